@@ -1,0 +1,80 @@
+#include "libcore/base/json.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "libcore/base/error.h"
+
+namespace tp2 {
+namespace {
+
+absl::Status BadJson(const std::string& where, const std::string& got) {
+  return MakeError(absl::StatusCode::kInvalidArgument,
+                   {.what = "JSON", .expected = "one well-formed value", .got = got, .where = where,
+                    .next = "repair or regenerate the file"});
+}
+
+// Watches the event stream that builds the document; the first complaint wins and ends the parse.
+class StrictWatch {
+ public:
+  explicit StrictWatch(int max_depth) : max_depth_(max_depth) {}
+
+  bool On(int depth, Json::parse_event_t event, const Json& parsed) {
+    if (!complaint_.empty()) return false;
+    switch (event) {
+      case Json::parse_event_t::object_start:
+      case Json::parse_event_t::array_start:
+        if (depth >= max_depth_) complaint_ = absl::StrCat("nesting deeper than ", max_depth_);
+        keys_.emplace_back();
+        break;
+      case Json::parse_event_t::object_end:
+      case Json::parse_event_t::array_end:
+        if (!keys_.empty()) keys_.pop_back();
+        break;
+      case Json::parse_event_t::key: {
+        const std::string& key = parsed.get_ref<const std::string&>();
+        if (!keys_.empty() && !keys_.back().insert(key).second) {
+          complaint_ = absl::StrCat("the key \"", key, "\" twice in one object");
+        }
+        break;
+      }
+      case Json::parse_event_t::value:
+        break;
+    }
+    return complaint_.empty();
+  }
+
+  const std::string& complaint() const { return complaint_; }
+
+ private:
+  int max_depth_;
+  std::vector<std::set<std::string>> keys_;
+  std::string complaint_;
+};
+
+}  // namespace
+
+absl::StatusOr<Json> ParseJson(std::string_view text, const std::string& where,
+                               const JsonLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    return BadJson(where, absl::StrCat(text.size(), " bytes, more than ", limits.max_bytes));
+  }
+  StrictWatch watch(limits.max_depth);
+  // The library recurses nowhere while parsing, but its destructor and our readers do: depth is bounded above.
+  const auto callback = [&watch](int depth, Json::parse_event_t event, Json& parsed) {
+    return watch.On(depth, event, parsed);
+  };
+  try {
+    Json document = Json::parse(text.begin(), text.end(), callback);
+    if (!watch.complaint().empty()) return BadJson(where, watch.complaint());
+    return document;
+  } catch (const Json::parse_error& error) {
+    return BadJson(where, absl::StrCat("a syntax error at byte ", error.byte));
+  } catch (const Json::exception& error) {
+    return BadJson(where, error.what());
+  }
+}
+
+}  // namespace tp2

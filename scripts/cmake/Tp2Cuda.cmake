@@ -1,0 +1,22 @@
+# Decides whether the CUDA half is built. Never probes for a GPU: artefacts must not depend on the build machine.
+set(TP2_HAVE_CUDA OFF)
+if(NOT TP2_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    # CMake 3.25 has no C++20 entry for nvcc; without these two lines CMAKE_CUDA_STANDARD 20 fails to configure.
+    if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    find_package(CUDAToolkit REQUIRED)
+    set(TP2_HAVE_CUDA ON)
+  elseif(TP2_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "TP2_CUDA=ON: expected nvcc on PATH or in CUDACXX, found none; "
+                        "install the CUDA toolkit or configure with -DTP2_CUDA=OFF")
+  endif()
+endif()
+message(STATUS "CUDA op set: ${TP2_HAVE_CUDA}")
