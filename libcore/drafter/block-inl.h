@@ -16,8 +16,8 @@ void Drafter<O>::UploadBlock(RankType& rank, const StepRequest& request) {
   std::vector<WindowRows> windows;
   for (const StepEntry& entry : request.entries) {
     const SlotWindow& window = windows_[entry.rows.slot];
-    windows.push_back({window.WindowBegin(config_.window), entry.rows.slot,
-                       window.WindowRows(config_.window)});
+    windows.push_back(
+        {window.WindowBegin(config_.window), entry.rows.slot, window.WindowRows(config_.window)});
     for (int j = 0; j < kBlockRows; ++j) {
       ids.push_back(j == 0 ? entry.anchor : config_.noise_token);
       positions.push_back(window.length() + j);
@@ -34,8 +34,9 @@ void Drafter<O>::UploadBlock(RankType& rank, const StepRequest& request) {
                   rank.streams.data(), rank.pre.data()});
 }
 
-// The weights with which a sublayer collapses its input. v41 delays them by one sublayer: attention uses the previous
-// stage's FFN mix (or copy 0), the FFN uses attention's. v4 uses the sublayer's own.
+// The weights with which a sublayer collapses its input. v41 delays them by one sublayer: attention
+// uses the previous stage's FFN mix (or copy 0), the FFN uses attention's. v4 uses the sublayer's
+// own.
 struct CollapseWeights {
   const float* weights;
   int64_t stride;
@@ -51,10 +52,10 @@ void Drafter<O>::RunStage(int s, int requests) {
   const int rows = requests * kBlockRows;
   const bool is_v41 = config_.arch == Arch::kV41;
   const auto enter = [&](RankType& rank, const CollapseWeights& pre, Half16View norm) {
-    ops_->Collapse(rank.index, {rank.streams.data(), pre.weights, pre.stride, RowPick{}, rows,
-                                rank.x.data()});
-    ops_->RmsNorm(rank.index, {rank.x.data(), norm, config_.norm_eps, rows, config_.dim,
-                               rank.x.data()});
+    ops_->Collapse(rank.index,
+                   {rank.streams.data(), pre.weights, pre.stride, RowPick{}, rows, rank.x.data()});
+    ops_->RmsNorm(rank.index,
+                  {rank.x.data(), norm, config_.norm_eps, rows, config_.dim, rank.x.data()});
   };
   ForEachRank([&](RankType& rank) {
     const RankStage& stage = rank.weights.stages[s];
@@ -70,7 +71,8 @@ void Drafter<O>::RunStage(int s, int requests) {
   ReduceAndUpdate(s, rows, /*is_attention=*/true);
   ForEachRank([&](RankType& rank) {
     const RankStage& stage = rank.weights.stages[s];
-    // v41's next attention collapse must still see this stage's FFN mix, so it is written only after the use above.
+    // v41's next attention collapse must still see this stage's FFN mix, so it is written only
+    // after the use above.
     ops_->Mix(rank.index, {rank.streams.data(), stage.ffn_mix, rows, rank.ffn_mix.data()});
     enter(rank, PreOf(is_v41 ? rank.attn_mix.data() : rank.ffn_mix.data()), stage.ffn_norm);
     ObserveMix(rank, "ffn", s, rank.ffn_mix.data(), rows);
@@ -95,11 +97,11 @@ void Drafter<O>::AttentionPartials(RankType& rank, int s, int requests) {
   float* kv = rank.kv.data();
   ops_->Linear(r, {&stage.wkv, rank.x.data(), config_.dim, rows, kv});
   ops_->RmsNorm(r, {kv, stage.kv_norm, config_.norm_eps, rows, config_.head_dim, kv});
-  ops_->KvFinish(r, {kv, rank.block_positions.data(), rows, rank.block_kv.data(),
-                     rank.block_out_rows.data()});
-  ops_->Attention(r, {rank.q.data(), rank.rings[s].data(), rank.windows.data(),
-                      rank.block_kv.data(), stage.attn_sink, rank.block_positions.data(), requests,
-                      heads, rank.o.data()});
+  ops_->KvFinish(
+      r, {kv, rank.block_positions.data(), rows, rank.block_kv.data(), rank.block_out_rows.data()});
+  ops_->Attention(r,
+                  {rank.q.data(), rank.rings[s].data(), rank.windows.data(), rank.block_kv.data(),
+                   stage.attn_sink, rank.block_positions.data(), requests, heads, rank.o.data()});
   const int groups = rank.plan.groups.count();
   ops_->GroupedOutput(r, {rank.o.data(), &stage.wo_a, rows, groups, rank.z.data()});
   const int64_t z_values = static_cast<int64_t>(groups) * config_.o_lora_rank;
@@ -122,8 +124,8 @@ void Drafter<O>::FfnPartials(RankType& rank, int s, int rows) {
   const RankStage& stage = rank.weights.stages[s];
   ops_->Router(rank.index, {rank.x.data(), stage.gate, stage.gate_bias, rows,
                             rank.router_logits.data(), rank.choices.data()});
-  ops_->Experts(rank.index, {rank.x.data(), rank.choices.data(), &stage, rows,
-                             rank.partials.data(), rank.half_stride()});
+  ops_->Experts(rank.index, {rank.x.data(), rank.choices.data(), &stage, rows, rank.partials.data(),
+                             rank.half_stride()});
   ObserveRouting(rank, s, rows);
 }
 
@@ -156,8 +158,8 @@ void Drafter<O>::RunHead(int requests, int n_out) {
                         rank.weights.head_mix_scale, block_rows, rank.pre.data()});
       pre = {rank.pre.data(), kStreams};
     }
-    ops_->Collapse(r, {rank.streams.data(), pre.weights, pre.stride, pick, rows,
-                       rank.collapse.data()});
+    ops_->Collapse(
+        r, {rank.streams.data(), pre.weights, pre.stride, pick, rows, rank.collapse.data()});
     ops_->RmsNorm(r, {rank.collapse.data(), rank.weights.final_norm, config_.norm_eps, rows,
                       config_.dim, rank.hidden.data()});
     ops_->Linear(r, {&rank.weights.head, rank.hidden.data(), config_.dim, rows, rank.base.data()});
@@ -169,16 +171,15 @@ void Drafter<O>::RunHead(int requests, int n_out) {
     std::vector<ExchangeArgs> exchanges;
     ForEachRank([&](RankType& rank) {
       const int64_t vocab = rank.plan.vocab.count();
-      ops_->Markov(rank.index,
-                   {.base = rank.base.data() + i * vocab,
-                    .base_stride = n_out * vocab,
-                    .previous = rank.tokens.data() + i,
-                    .previous_stride = kTokensPerRequest,
-                    .embed = rank.weights.markov_embed,
-                    .head = rank.weights.markov_head,
-                    .vocab_begin = rank.plan.vocab.begin,
-                    .requests = requests,
-                    .best = rank.best.data()});
+      ops_->Markov(rank.index, {.base = rank.base.data() + i * vocab,
+                                .base_stride = n_out * vocab,
+                                .previous = rank.tokens.data() + i,
+                                .previous_stride = kTokensPerRequest,
+                                .embed = rank.weights.markov_embed,
+                                .head = rank.weights.markov_head,
+                                .vocab_begin = rank.plan.vocab.begin,
+                                .requests = requests,
+                                .best = rank.best.data()});
       exchanges.push_back({.best = rank.best.data(),
                            .requests = requests,
                            .token = rank.tokens.data() + i + 1,

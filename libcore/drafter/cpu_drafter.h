@@ -19,7 +19,8 @@ struct CpuDrafterOptions {
   int thread_count = 0;
 };
 
-// S is Bf16 in the product; float leaves out the storage roundings (tests against the unrounded reference).
+// S is Bf16 in the product; float leaves out the storage roundings (tests against the unrounded
+// reference).
 template <class S>
 std::unique_ptr<Drafter<CpuOps<S>>> MakeCpuDrafter(std::unique_ptr<Checkpoint> checkpoint,
                                                    std::span<const ShardPlan> plans,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "libcore/base/error.h"
@@ -25,8 +26,8 @@ Drafter<O>::Drafter(EngineInfo info, std::unique_ptr<Checkpoint> checkpoint, std
   std::vector<int32_t> block_out_rows(kMaxBlockRows);
   for (int row = 0; row < kMaxBlockRows; ++row) block_out_rows[row] = row;
   for (const ShardPlan& plan : plans) {
-    ranks_.push_back(std::make_unique<RankType>(
-        *ops_, config_, plan, CutWeights(config_, checkpoint_->weights(), plan)));
+    ranks_.push_back(std::make_unique<RankType>(*ops_, config_, plan,
+                                                CutWeights(config_, checkpoint_->weights(), plan)));
     RankType& rank = *ranks_.back();
     ops_->Upload(rank.index, std::span<const int32_t>(block_out_rows), rank.block_out_rows.data());
   }
@@ -133,8 +134,8 @@ absl::Status Drafter<O>::Insert(const InsertRows& rows) {
   return TakeErrors();
 }
 
-// Rows of all inserts together, so that weights are read once. Rows that the same message already pushes out of the
-// ring are left out; their positions were mapped before.
+// Rows of all inserts together, so that weights are read once. Rows that the same message already
+// pushes out of the ring are left out; their positions were mapped before.
 template <OpSet O>
 void Drafter<O>::InsertAll(std::span<const InsertRows> inserts) {
   for (const RowKind kind : {RowKind::kTaps, RowKind::kMainX}) {
@@ -149,9 +150,8 @@ void Drafter<O>::InsertAll(std::span<const InsertRows> inserts) {
     }
     for (size_t begin = 0; begin < rows.size(); begin += kMaxRowsPerMessage) {
       const size_t count = std::min<size_t>(kMaxRowsPerMessage, rows.size() - begin);
-      ForEachRank([&](RankType& rank) {
-        InsertChunk(rank, kind, std::span(rows).subspan(begin, count));
-      });
+      ForEachRank(
+          [&](RankType& rank) { InsertChunk(rank, kind, std::span(rows).subspan(begin, count)); });
     }
   }
   for (const InsertRows& insert : inserts) {
@@ -219,9 +219,8 @@ template <OpSet O>
 StepOutputs Drafter<O>::Collect(const StepRequest& request) {
   const int requests = static_cast<int>(request.entries.size());
   const RankType& rank = *ranks_[0];
-  std::array<int32_t, kMaxRequests * kTokensPerRequest> tokens;
-  std::array<int32_t, kMaxBlockRows> runner_up;
-  std::array<float, kMaxBlockRows> margin, confidence;
+  std::vector<int32_t> tokens(kMaxRequests * kTokensPerRequest), runner_up(kMaxBlockRows);
+  std::vector<float> margin(kMaxBlockRows), confidence(kMaxBlockRows);
   ops_->Download(rank.index, rank.tokens.data(), std::span(tokens));
   ops_->Download(rank.index, rank.runner_up.data(), std::span(runner_up));
   ops_->Download(rank.index, rank.margin.data(), std::span(margin));

@@ -1,5 +1,6 @@
-// The controller: context insert and draft step over an op set and one or more ranks. Knows shapes and order, no
-// arithmetic and no hardware. Source of the order: research note dspark-model, sections 4 to 8.
+// The controller: context insert and draft step over an op set and one or more ranks. Knows shapes
+// and order, no arithmetic and no hardware. Source of the order: research note dspark-model,
+// sections 4 to 8.
 #pragma once
 
 #include <memory>
@@ -70,8 +71,8 @@ class Drafter final : public StepEngine {
   template <class T>
   void Observe(const RankType& rank, const char* name, int stage, const T* values,
                std::vector<int64_t> shape);
-  void ObserveMix(const RankType& rank, const char* sublayer, int stage,
-                  const MixCoefficients* mix, int rows);
+  void ObserveMix(const RankType& rank, const char* sublayer, int stage, const MixCoefficients* mix,
+                  int rows);
   void ObserveRing(const RankType& rank, int stage, int requests);
   void ObserveRouting(const RankType& rank, int stage, int rows);
   void ObserveBest(const RankType& rank, int position, int requests);

@@ -13,7 +13,8 @@
 namespace tp2 {
 namespace {
 
-absl::Status BadOption(const std::string& what, const std::string& expected, const std::string& got) {
+absl::Status BadOption(const std::string& what, const std::string& expected,
+                       const std::string& got) {
   return MakeError(absl::StatusCode::kInvalidArgument,
                    {.what = what, .expected = expected, .got = got, .where = "", .next = ""});
 }
@@ -26,9 +27,11 @@ absl::StatusOr<int> TpOfMode(const std::string& mode) {
 
 absl::Status CheckOptions(const EngineOptions& options) {
   if (options.backend == "cuda") {
-    return MakeError(absl::StatusCode::kUnimplemented,
-                     {.what = "backend", .expected = "cpu", .got = "cuda, which is not built",
-                      .where = "", .next = "use --backend cpu"});
+    return MakeError(absl::StatusCode::kUnimplemented, {.what = "backend",
+                                                        .expected = "cpu",
+                                                        .got = "cuda, which is not built",
+                                                        .where = "",
+                                                        .next = "use --backend cpu"});
   }
   if (options.backend != "auto" && options.backend != "cpu") {
     return BadOption("backend", "auto, cpu or cuda", options.backend);

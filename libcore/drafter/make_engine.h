@@ -20,8 +20,8 @@ struct EngineOptions {
 
 inline constexpr int64_t kMaxPositionsLimit = 1048576;
 
-// Errors: those of Checkpoint::Open; kInvalidArgument for an unknown mode or backend or a length out of range;
-// kUnimplemented for the CUDA backend in a build without it.
+// Errors: those of Checkpoint::Open; kInvalidArgument for an unknown mode or backend or a length
+// out of range; kUnimplemented for the CUDA backend in a build without it.
 absl::StatusOr<std::unique_ptr<StepEngine>> MakeEngine(const EngineOptions& options);
 
 }  // namespace tp2

@@ -1,4 +1,5 @@
-// Body of the controller: showing intermediate tensors to an observer, under the golden files' names.
+// Body of the controller: showing intermediate tensors to an observer, under the golden files'
+// names.
 #pragma once
 
 #include <string>
@@ -92,7 +93,8 @@ void Drafter<O>::ObserveBest(const RankType& rank, int position, int requests) {
   ops_->Download(rank.index, rank.best.data(), std::span(best));
   std::vector<float> ids, values;
   for (const TopTwo& two : best) {
-    ids.insert(ids.end(), {static_cast<float>(two.first.token), static_cast<float>(two.second.token)});
+    ids.insert(ids.end(),
+               {static_cast<float>(two.first.token), static_cast<float>(two.second.token)});
     values.insert(values.end(), {two.first.score, two.second.score});
   }
   observer_->OnTensor(absl::StrCat("top2_ids.", position), {requests, 2}, ids);

@@ -8,7 +8,8 @@
 
 namespace tp2 {
 
-// Names are those of the golden files: "main_x", "s0.attn_in", "base_logits", ...; values are widened to fp32.
+// Names are those of the golden files: "main_x", "s0.attn_in", "base_logits", ...; values are
+// widened to fp32.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;

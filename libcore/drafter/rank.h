@@ -1,4 +1,5 @@
-// One rank of the drafter: its part of the weights and all its working memory, allocated once from the sizes.
+// One rank of the drafter: its part of the weights and all its working memory, allocated once from
+// the sizes.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +67,9 @@ struct Rank {
     confidence = floats(r);
   }
 
-  int64_t half_stride() const { return static_cast<int64_t>(partials.size()) / plan.halves.count(); }
+  int64_t half_stride() const {
+    return static_cast<int64_t>(partials.size()) / plan.halves.count();
+  }
 
   int index;
   ShardPlan plan;
@@ -87,16 +90,16 @@ struct Rank {
   Buffer<S> streams;                // [R, 4, dim]
   Buffer<float> pre;                // [R, 4] weights of the next collapse that no mix provides
   Buffer<MixCoefficients> attn_mix, ffn_mix;  // [R]
-  Buffer<float> x;           // [R, dim] input of the sublayer, normed
-  Buffer<float> query_rank;  // [R, q_lora_rank]
-  Buffer<float> q, o;        // [R, heads, head_dim]
-  Buffer<float> kv;          // [R, head_dim]
-  Buffer<S> block_kv;        // [R, head_dim]
-  Buffer<float> z;           // [R, groups, o_lora_rank]
-  Buffer<float> partials;    // [halves, R, dim]
-  Buffer<S> y;               // [R, dim]
-  Buffer<float> router_logits;  // [R, experts]
-  Buffer<GateChoice> choices;   // [R]
+  Buffer<float> x;                            // [R, dim] input of the sublayer, normed
+  Buffer<float> query_rank;                   // [R, q_lora_rank]
+  Buffer<float> q, o;                         // [R, heads, head_dim]
+  Buffer<float> kv;                           // [R, head_dim]
+  Buffer<S> block_kv;                         // [R, head_dim]
+  Buffer<float> z;                            // [R, groups, o_lora_rank]
+  Buffer<float> partials;                     // [halves, R, dim]
+  Buffer<S> y;                                // [R, dim]
+  Buffer<float> router_logits;                // [R, experts]
+  Buffer<GateChoice> choices;                 // [R]
   // Head.
   Buffer<float> collapse, hidden;  // [R, dim], the first requests * n_out rows in use
   Buffer<float> base;              // [R, vocabulary], row request * n_out + i

@@ -1,4 +1,5 @@
-// The first failure inside a step. Ops return void while they enqueue; the controller looks here at the end of a step.
+// The first failure inside a step. Ops return void while they enqueue; the controller looks here at
+// the end of a step.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,8 +1,9 @@
-// One plain struct per operation: pointers with shapes, sizes, nothing else. The same structs describe an operation
-// to every op set; `S` is the storage type of values that are kept or sent whole (Bf16 in the product; float in the
-// CPU op set's test variant without storage roundings).
-// Conventions: row-major, contiguous unless a stride is named; outputs never alias inputs unless said so; a row's
-// result depends on that row alone. Formulas: libcore/math and research note dspark-model, sections 3 to 8.
+// One plain struct per operation: pointers with shapes, sizes, nothing else. The same structs
+// describe an operation to every op set; `S` is the storage type of values that are kept or sent
+// whole (Bf16 in the product; float in the CPU op set's test variant without storage roundings).
+// Conventions: row-major, contiguous unless a stride is named; outputs never alias inputs unless
+// said so; a row's result depends on that row alone. Formulas: libcore/math and research note
+// dspark-model, sections 3 to 8.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@
 
 namespace tp2 {
 
-// Picks `take` rows out of every `of`: row i of the result is source row (i / take) * of + i % take.
+// Picks `take` rows out of every `of`: row i of the result is source row (i / take) * of + i %
+// take.
 struct RowPick {
   int take = 1;
   int of = 1;
@@ -57,8 +59,9 @@ struct KvFinishArgs {
   const float* x = nullptr;            // [rows, head_dim], after kv_norm
   const int64_t* positions = nullptr;  // [rows]
   int rows = 0;
-  S* out = nullptr;                    // [any, head_dim]
-  const int32_t* out_rows = nullptr;   // [rows] row of `out` that takes this row; -1: it is written nowhere
+  S* out = nullptr;  // [any, head_dim]
+  const int32_t* out_rows =
+      nullptr;  // [rows] row of `out` that takes this row; -1: it is written nowhere
 };
 
 // v4: weightless RMSNorm per head; both: rotate the last rope_dims of every head. In place.
@@ -74,7 +77,7 @@ template <class S>
 struct EmbedArgs {
   const int32_t* ids = nullptr;  // [rows]
   int rows = 0;
-  Half16View embed;     // [vocab, dim]
+  Half16View embed;      // [vocab, dim]
   S* streams = nullptr;  // [rows, 4, dim]
   float* pre = nullptr;  // [rows, 4]
 };
@@ -125,16 +128,17 @@ struct WindowRows {
   int32_t row_count = 0;
 };
 
-// Sink attention with one shared K = V row per key, then the inverse rotation. Keys: the request's window in
-// ascending position, then its kBlockRows block rows; every row of the block sees all of them.
+// Sink attention with one shared K = V row per key, then the inverse rotation. Keys: the request's
+// window in ascending position, then its kBlockRows block rows; every row of the block sees all of
+// them.
 template <class S>
 struct AttentionArgs {
-  const float* q = nullptr;             // [requests * kBlockRows, heads, head_dim]
-  const S* rings = nullptr;             // [slots, ring_rows, head_dim]; position p lies in row p % ring_rows
+  const float* q = nullptr;  // [requests * kBlockRows, heads, head_dim]
+  const S* rings = nullptr;  // [slots, ring_rows, head_dim]; position p lies in row p % ring_rows
   const WindowRows* windows = nullptr;  // [requests]
-  const S* block_kv = nullptr;             // [requests * kBlockRows, head_dim]
-  const float* sink = nullptr;             // [heads]
-  const int64_t* positions = nullptr;      // [requests * kBlockRows]
+  const S* block_kv = nullptr;          // [requests * kBlockRows, head_dim]
+  const float* sink = nullptr;          // [heads]
+  const int64_t* positions = nullptr;   // [requests * kBlockRows]
   int requests = 0;
   int heads = 0;
   float* o = nullptr;  // as q
@@ -154,12 +158,12 @@ struct RouterArgs {
   Half16View gate;           // [experts, dim]
   const float* bias = nullptr;
   int rows = 0;
-  float* logits = nullptr;       // [rows, experts]
+  float* logits = nullptr;        // [rows, experts]
   GateChoice* choices = nullptr;  // [rows]
 };
 
-// partials[half][row] = sum over chosen experts in ascending id of w2(SwiGLU(w1 x, w3 x) * weight), then + shared.
-// The gate weight multiplies the activation before w2, as the reference does.
+// partials[half][row] = sum over chosen experts in ascending id of w2(SwiGLU(w1 x, w3 x) * weight),
+// then + shared. The gate weight multiplies the activation before w2, as the reference does.
 struct ExpertsArgs {
   const float* x = nullptr;  // [rows, dim]
   const GateChoice* choices = nullptr;
@@ -178,7 +182,8 @@ struct AllReduceArgs {
   S* y = nullptr;  // [rows, dim]
 };
 
-// score[v] = base[v] + store(markov_head[v] . markov_embed[previous]) over the rank's vocabulary, best two of it.
+// score[v] = base[v] + store(markov_head[v] . markov_embed[previous]) over the rank's vocabulary,
+// best two of it.
 struct MarkovArgs {
   const float* base = nullptr;  // request r's logits at base + r * base_stride, [rank vocabulary]
   int64_t base_stride = 0;
@@ -189,14 +194,15 @@ struct MarkovArgs {
   int vocab_begin = 0;  // token of base[0]
   int requests = 0;
   TopTwo* best = nullptr;  // [requests]
-  float* bias = nullptr;   // null, or [requests, rank vocabulary]: where to leave the unrounded bias rows
+  float* bias =
+      nullptr;  // null, or [requests, rank vocabulary]: where to leave the unrounded bias rows
 };
 
 // Merges the ranks' best two; writes the winner where the next Markov step reads it.
 struct ExchangeArgs {
   const TopTwo* best = nullptr;  // this rank's [requests]
   int requests = 0;
-  int32_t* token = nullptr;      // [requests], stride token_stride
+  int32_t* token = nullptr;  // [requests], stride token_stride
   int64_t token_stride = 1;
   int32_t* runner_up = nullptr;  // [requests], stride result_stride
   float* margin = nullptr;       // [requests], stride result_stride: best minus second best score
@@ -205,7 +211,7 @@ struct ExchangeArgs {
 
 // c = w . [xc, markov_embed[fed token]], fp32, raw logit.
 struct ConfidenceArgs {
-  const float* xc = nullptr;  // row i of request r at (r * n_out + i) * dim
+  const float* xc = nullptr;     // row i of request r at (r * n_out + i) * dim
   const int32_t* fed = nullptr;  // token fed into row i of request r at r * fed_stride + i
   int64_t fed_stride = 0;
   Half16View weight;  // [1, dim + rank]

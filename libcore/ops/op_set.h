@@ -1,4 +1,5 @@
-// What the drafter's controller asks of an op set. A missing operation is a compile error that names this concept.
+// What the drafter's controller asks of an op set. A missing operation is a compile error that
+// names this concept.
 #pragma once
 
 #include <concepts>
@@ -10,22 +11,20 @@
 
 namespace tp2 {
 
-// An op set enqueues work for one rank at a time; failures go to the rank's FirstError. Collectives take all active
-// ranks, because in one process both halves must be issued before either can finish.
+// An op set enqueues work for one rank at a time; failures go to the rank's FirstError. Collectives
+// take all active ranks, because in one process both halves must be issued before either can
+// finish.
 template <class O>
-concept OpSet = requires(O ops, int rank, const WidenArgs& widen, const LinearOpArgs& linear,
-                         const RmsNormArgs& norm, const KvFinishArgs<typename O::Stored>& kv,
-                         const QueryFinishArgs& query, const EmbedArgs<typename O::Stored>& embed,
-                         const MixArgs<typename O::Stored>& mix,
-                         const HeadMixArgs<typename O::Stored>& head_mix,
-                         const CollapseArgs<typename O::Stored>& collapse,
-                         const UpdateArgs<typename O::Stored>& update,
-                         const AttentionArgs<typename O::Stored>& attention,
-                         const GroupedOutputArgs& grouped, const RouterArgs& router,
-                         const ExpertsArgs& experts, const MarkovArgs& markov,
-                         const ConfidenceArgs& confidence,
-                         std::span<const AllReduceArgs<typename O::Stored>> sums,
-                         std::span<const ExchangeArgs> exchanges) {
+concept OpSet = requires(
+    O ops, int rank, const WidenArgs& widen, const LinearOpArgs& linear, const RmsNormArgs& norm,
+    const KvFinishArgs<typename O::Stored>& kv, const QueryFinishArgs& query,
+    const EmbedArgs<typename O::Stored>& embed, const MixArgs<typename O::Stored>& mix,
+    const HeadMixArgs<typename O::Stored>& head_mix,
+    const CollapseArgs<typename O::Stored>& collapse, const UpdateArgs<typename O::Stored>& update,
+    const AttentionArgs<typename O::Stored>& attention, const GroupedOutputArgs& grouped,
+    const RouterArgs& router, const ExpertsArgs& experts, const MarkovArgs& markov,
+    const ConfidenceArgs& confidence, std::span<const AllReduceArgs<typename O::Stored>> sums,
+    std::span<const ExchangeArgs> exchanges) {
   typename O::Stored;
   { ops.Widen(rank, widen) } -> std::same_as<void>;
   { ops.Linear(rank, linear) } -> std::same_as<void>;

@@ -24,7 +24,8 @@ RankExpert CutExpert(const ExpertWeights& expert, const ShardPlan& plan) {
           CutHalves(expert.w2, plan.halves)};
 }
 
-OutputProjection CutOutput(const DrafterConfig& config, const OutputProjection& whole, Span groups) {
+OutputProjection CutOutput(const DrafterConfig& config, const OutputProjection& whole,
+                           Span groups) {
   OutputProjection cut = whole;
   if (whole.fp8 != nullptr) {
     const int64_t row = static_cast<int64_t>(groups.begin) * config.o_lora_rank;
@@ -54,7 +55,8 @@ RankStage CutStage(const DrafterConfig& config, const StageWeights& whole, const
   stage.ffn_mix = whole.ffn_mix;
   stage.gate = whole.gate;
   stage.gate_bias = whole.gate_bias;
-  for (const ExpertWeights& expert : whole.experts) stage.experts.push_back(CutExpert(expert, plan));
+  for (const ExpertWeights& expert : whole.experts)
+    stage.experts.push_back(CutExpert(expert, plan));
   stage.shared = CutExpert(whole.shared, plan);
   return stage;
 }

@@ -1,4 +1,5 @@
-// The weights of one rank: the whole checkpoint's views, cut by the shard plan. Views only; nothing is copied.
+// The weights of one rank: the whole checkpoint's views, cut by the shard plan. Views only; nothing
+// is copied.
 #pragma once
 
 #include <vector>

@@ -38,8 +38,11 @@ Span VocabularyCut(int vocab, int tp, int rank) {
 absl::StatusOr<ShardPlan> MakeShardPlan(const DrafterConfig& config, int tp, int rank) {
   if (tp < 1 || tp > kHalves || rank < 0 || rank >= tp) {
     return MakeError(absl::StatusCode::kInvalidArgument,
-                     {.what = "shard plan", .expected = "tp 1 or 2 and a rank below it",
-                      .got = absl::StrCat("tp ", tp, ", rank ", rank), .where = "", .next = ""});
+                     {.what = "shard plan",
+                      .expected = "tp 1 or 2 and a rank below it",
+                      .got = absl::StrCat("tp ", tp, ", rank ", rank),
+                      .where = "",
+                      .next = ""});
   }
   ShardPlan plan;
   plan.tp = tp;
@@ -48,20 +51,22 @@ absl::StatusOr<ShardPlan> MakeShardPlan(const DrafterConfig& config, int tp, int
   const int heads_per_group = config.heads / config.o_groups;
   plan.heads = {plan.groups.begin * heads_per_group, plan.groups.end * heads_per_group};
   // Checked whatever tp is: the halves are part of the numerics, not of the split.
-  TP2_ASSIGN_OR_RETURN(Span unused, EvenCut("output values", config.output_values(),
-                                            kHadamardBlock, kHalves, 0));
+  TP2_ASSIGN_OR_RETURN(
+      Span unused, EvenCut("output values", config.output_values(), kHadamardBlock, kHalves, 0));
   (void)unused;
-  TP2_ASSIGN_OR_RETURN(unused, EvenCut("intermediate channels", config.moe_inter, kHadamardBlock,
-                                       kHalves, 0));
-  TP2_ASSIGN_OR_RETURN(plan.channels, EvenCut("intermediate channels", config.moe_inter,
-                                              kHadamardBlock, tp, rank));
-  TP2_ASSIGN_OR_RETURN(Span query, EvenCut("query values", config.query_values(), kHadamardBlock,
-                                           tp, rank));
+  TP2_ASSIGN_OR_RETURN(
+      unused, EvenCut("intermediate channels", config.moe_inter, kHadamardBlock, kHalves, 0));
+  TP2_ASSIGN_OR_RETURN(
+      plan.channels, EvenCut("intermediate channels", config.moe_inter, kHadamardBlock, tp, rank));
+  TP2_ASSIGN_OR_RETURN(Span query,
+                       EvenCut("query values", config.query_values(), kHadamardBlock, tp, rank));
   if (query.begin != plan.heads.begin * config.head_dim) {
     return MakeError(absl::StatusCode::kInvalidArgument,
-                     {.what = "shard plan: heads", .expected = "equal heads in every group",
+                     {.what = "shard plan: heads",
+                      .expected = "equal heads in every group",
                       .got = absl::StrCat(config.heads, " heads in ", config.o_groups, " groups"),
-                      .where = "", .next = "this model cannot be cut that way"});
+                      .where = "",
+                      .next = "this model cannot be cut that way"});
   }
   plan.vocab = VocabularyCut(config.vocab, tp, rank);
   plan.halves = {kHalves / tp * rank, kHalves / tp * (rank + 1)};

@@ -1,5 +1,6 @@
-// Which part of the drafter a rank owns: pure functions of the sizes. One-card is the plan with tp = 1.
-// Source: the specification's Layout table. Every cut lies on a 128-channel boundary, the vocabulary on a 256 tile.
+// Which part of the drafter a rank owns: pure functions of the sizes. One-card is the plan with tp
+// = 1. Source: the specification's Layout table. Every cut lies on a 128-channel boundary, the
+// vocabulary on a 256 tile.
 #pragma once
 
 #include <array>
@@ -9,7 +10,8 @@
 
 namespace tp2 {
 
-// Row-cut matrices are always summed as this many partials, whatever tp is: bf16(partial 0 + partial 1).
+// Row-cut matrices are always summed as this many partials, whatever tp is: bf16(partial 0 +
+// partial 1).
 inline constexpr int kHalves = 2;
 
 struct Span {
@@ -22,11 +24,11 @@ struct Span {
 struct ShardPlan {
   int tp = 1;
   int rank = 0;
-  Span heads;      // query heads and their sinks: wq_b columns, attention
-  Span groups;     // output groups: wo_a
-  Span channels;   // intermediate channels of every expert: w1 / w3 columns
-  Span vocab;      // head, Markov head
-  Span halves;     // partials of wo_b and w2 that this rank computes
+  Span heads;                  // query heads and their sinks: wq_b columns, attention
+  Span groups;                 // output groups: wo_a
+  Span channels;               // intermediate channels of every expert: w1 / w3 columns
+  Span vocab;                  // head, Markov head
+  Span halves;                 // partials of wo_b and w2 that this rank computes
   bool has_confidence = true;  // rank 0 only
 };
 

@@ -12,8 +12,8 @@
 
 namespace tp2 {
 
-// Softmax weights of one query row over its keys, in place, and the reciprocal of their sum with the sink.
-// The maximum covers the sink too, so that no exponential can overflow.
+// Softmax weights of one query row over its keys, in place, and the reciprocal of their sum with
+// the sink. The maximum covers the sink too, so that no exponential can overflow.
 inline float SinkSoftmax(float* scores, int key_count, float scale, float sink) {
   float largest = sink;
   for (int j = 0; j < key_count; ++j) {
@@ -51,7 +51,8 @@ void CpuOps<S>::Attention(int rank, const AttentionArgs<S>& args) {
   const int64_t request_values = static_cast<int64_t>(query_count) * dims;
   for (int request = 0; request < args.requests; ++request) {
     const S* block_kv = args.block_kv + static_cast<int64_t>(request) * kBlockRows * dims;
-    const std::vector<float> keys = GatherKeys(config_, args.windows[request], args.rings, block_kv);
+    const std::vector<float> keys =
+        GatherKeys(config_, args.windows[request], args.rings, block_kv);
     const int key_count = args.windows[request].row_count + kBlockRows;
     std::vector<float> scores(static_cast<size_t>(query_count) * key_count);
     CanonicalMatVec({.form = RowForm::kF32Wide,
@@ -107,19 +108,19 @@ void CpuOps<S>::GroupedOutput(int rank, const GroupedOutputArgs& args) {
       continue;
     }
     const int64_t first_row = static_cast<int64_t>(group) * outputs;
-    CanonicalMatVec({.form = RowForm::kFp8,
-                     .weights = wo_a.fp8 + first_row * inputs,
-                     .fp8_scale = wo_a.fp8_scale +
-                                  first_row / wo_a.fp8_block * (inputs / wo_a.fp8_block),
-                     .fp8_block = wo_a.fp8_block,
-                     .weight_rows = outputs,
-                     .columns = inputs,
-                     .x = o,
-                     .x_stride = x_stride,
-                     .x_rows = args.rows,
-                     .y = z,
-                     .y_stride = y_stride},
-                    pool_);
+    CanonicalMatVec(
+        {.form = RowForm::kFp8,
+         .weights = wo_a.fp8 + first_row * inputs,
+         .fp8_scale = wo_a.fp8_scale + first_row / wo_a.fp8_block * (inputs / wo_a.fp8_block),
+         .fp8_block = wo_a.fp8_block,
+         .weight_rows = outputs,
+         .columns = inputs,
+         .x = o,
+         .x_stride = x_stride,
+         .x_rows = args.rows,
+         .y = z,
+         .y_stride = y_stride},
+        pool_);
   }
 }
 

@@ -1,4 +1,5 @@
-// Row-wise operations of the CPU op set: embedding, norms, hyper-connections, KV and query tails, routing.
+// Row-wise operations of the CPU op set: embedding, norms, hyper-connections, KV and query tails,
+// routing.
 #pragma once
 
 #include <algorithm>
@@ -154,8 +155,8 @@ void CpuOps<S>::Mix(int rank, const MixArgs<S>& args) {
   parameters.hc_eps = config_.hc_eps;
   parameters.sinkhorn_iterations = config_.sinkhorn_iterations;
   for (int row = 0; row < args.rows; ++row) {
-    args.mix[row] = ComputeMix(streams.dots.data() + row * kMixOutputs, streams.inverse_rms[row],
-                               parameters);
+    args.mix[row] =
+        ComputeMix(streams.dots.data() + row * kMixOutputs, streams.inverse_rms[row], parameters);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "hwy/aligned_allocator.h"
 #include "libcore/base/check.h"
 #include "libcore/math/bf16.h"
 #include "libcore/math/fp16.h"
@@ -24,7 +25,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using FloatTag = hn::ScalableTag<float>;
 using FloatVec = hn::Vec<FloatTag>;
 
-// BITS: one rounding on every target; targets without the instruction go through the C library's exact fmaf.
+// BITS: one rounding on every target; targets without the instruction go through the C library's
+// exact fmaf.
 HWY_INLINE FloatVec FusedMulAdd(FloatTag d, FloatVec a, FloatVec b, FloatVec c) {
 #if HWY_NATIVE_FMA
   (void)d;
@@ -41,7 +43,8 @@ HWY_INLINE FloatVec FusedMulAdd(FloatTag d, FloatVec a, FloatVec b, FloatVec c) 
 #endif
 }
 
-// Decoded weights of one sweep, transposed: tile[v * 32 + lane] = w[lane * V + v]; lanes past the end are zero.
+// Decoded weights of one sweep, transposed: tile[v * 32 + lane] = w[lane * V + v]; lanes past the
+// end are zero.
 template <int V, class Decode>
 HWY_INLINE void DecodeSweep(int valid_lanes, const Decode& decode, float* HWY_RESTRICT tile) {
   for (int lane = 0; lane < valid_lanes; ++lane) {
@@ -52,7 +55,8 @@ HWY_INLINE void DecodeSweep(int valid_lanes, const Decode& decode, float* HWY_RE
   }
 }
 
-// lanes[l] = fma over v of tile[v][l] * x[v][l], for the first valid_lanes lanes; the others keep their value.
+// lanes[l] = fma over v of tile[v][l] * x[v][l], for the first valid_lanes lanes; the others keep
+// their value.
 template <int V>
 HWY_INLINE void AccumulateSweep(const float* HWY_RESTRICT tile, const float* HWY_RESTRICT x,
                                 int valid_lanes, float* HWY_RESTRICT lanes) {
@@ -86,7 +90,8 @@ HWY_INLINE void OneRow(const CanonicalMatVecArgs& args, const float* packed_x, i
       const bool starts_segment = sweep % kSweepsPerSegment == 0;
       const int base = sweep * kSweep;
       const int valid_lanes = std::min(kReduceLanes, (args.columns - base) / V);
-      DecodeSweep<V>(valid_lanes, [&](int k) { return decode_at(base + k); }, tile);
+      DecodeSweep<V>(
+          valid_lanes, [&](int k) { return decode_at(base + k); }, tile);
       const bool ends_segment = sweep + 1 == sweeps || (sweep + 1) % kSweepsPerSegment == 0;
       for (int x_row = x_begin; x_row < x_end; ++x_row) {
         float* sum = lanes[x_row - x_begin];
@@ -151,7 +156,8 @@ void WeightedSumVector(const WeightedSumArgs& args) {
   for (; column + step <= args.columns; column += step) {
     FloatVec sum = hn::Zero(d);
     for (int j = 0; j < args.row_count; ++j) {
-      const FloatVec row = hn::LoadU(d, args.rows + static_cast<int64_t>(j) * args.columns + column);
+      const FloatVec row =
+          hn::LoadU(d, args.rows + static_cast<int64_t>(j) * args.columns + column);
       sum = FusedMulAdd(d, hn::Set(d, args.weights[j]), row, sum);
     }
     hn::StoreU(sum, d, args.out + column);
@@ -159,7 +165,8 @@ void WeightedSumVector(const WeightedSumArgs& args) {
   for (; column < args.columns; ++column) {
     float sum = 0.0f;
     for (int j = 0; j < args.row_count; ++j) {
-      sum = std::fma(args.weights[j], args.rows[static_cast<int64_t>(j) * args.columns + column], sum);
+      sum = std::fma(args.weights[j], args.rows[static_cast<int64_t>(j) * args.columns + column],
+                     sum);
     }
     args.out[column] = sum;
   }
@@ -192,7 +199,8 @@ hwy::AlignedFreeUniquePtr<float[]> PackX(const CanonicalMatVecArgs& args) {
   const int v_count = WidthOf(args.form);
   const int sweep_values = kReduceLanes * v_count;
   const int sweeps = (args.columns + sweep_values - 1) / sweep_values;
-  auto packed = hwy::AllocateAligned<float>(static_cast<size_t>(args.x_rows) * sweeps * sweep_values);
+  auto packed =
+      hwy::AllocateAligned<float>(static_cast<size_t>(args.x_rows) * sweeps * sweep_values);
   TP2_CHECK(packed != nullptr);
   float* out = packed.get();
   for (int row = 0; row < args.x_rows; ++row) {

@@ -1,5 +1,6 @@
-// Canonical dot products (math/reduce.h) of many weight rows with a few fp32 rows, vectorised over the 32 lanes of the
-// canonical order. Same bits as CanonicalDot<V> on the decoded weights, for every vector width and thread count.
+// Canonical dot products (math/reduce.h) of many weight rows with a few fp32 rows, vectorised over
+// the 32 lanes of the canonical order. Same bits as CanonicalDot<V> on the decoded weights, for
+// every vector width and thread count.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace tp2 {
 
-// How a weight row is stored, and with it the canonical width V (8 for kF32Wide: fp32 values standing in for 16-bit
-// ones in the test variant without storage roundings).
+// How a weight row is stored, and with it the canonical width V (8 for kF32Wide: fp32 values
+// standing in for 16-bit ones in the test variant without storage roundings).
 enum class RowForm { kF32, kF32Wide, kBf16, kFp16, kFp8 };
 
 struct CanonicalMatVecArgs {
@@ -18,11 +19,11 @@ struct CanonicalMatVecArgs {
   const float* fp8_scale = nullptr;  // kFp8: [weight_rows / fp8_block, columns / fp8_block]
   int fp8_block = 0;
   int weight_rows = 0;
-  int columns = 0;             // a multiple of the form's V
-  const float* x = nullptr;    // [x_rows, columns], row stride x_stride
+  int columns = 0;           // a multiple of the form's V
+  const float* x = nullptr;  // [x_rows, columns], row stride x_stride
   int64_t x_stride = 0;
   int x_rows = 0;
-  float* y = nullptr;          // y[x_row * y_stride + weight_row]
+  float* y = nullptr;  // y[x_row * y_stride + weight_row]
   int64_t y_stride = 0;
 };
 

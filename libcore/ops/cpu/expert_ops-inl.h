@@ -17,7 +17,8 @@ struct ExpertJob {
   const RankExpert* expert = nullptr;
   std::vector<int> rows;
   std::vector<float> weights;  // gate weight per row
-  std::vector<float> x, gate, up;            // [rows, dim], [rows, channels] twice; gate becomes the activation
+  std::vector<float> x, gate,
+      up;  // [rows, dim], [rows, channels] twice; gate becomes the activation
   std::vector<std::vector<float>> partials;  // per half [rows, dim]
 };
 
@@ -84,7 +85,8 @@ void CpuOps<S>::Experts(int rank, const ExpertsArgs& args) {
   for (ExpertJob& job : jobs) {
     const size_t channels = static_cast<size_t>(job.expert->w1.n);
     for (size_t i = 0; i < job.gate.size(); ++i) {
-      job.gate[i] = SwiGlu(job.gate[i], job.up[i], config_.swiglu_limit) * job.weights[i / channels];
+      job.gate[i] =
+          SwiGlu(job.gate[i], job.up[i], config_.swiglu_limit) * job.weights[i / channels];
     }
   }
   ProjectDown(jobs, dim, pool_);

@@ -1,4 +1,5 @@
-// Behind the head: Markov bias, the argmax over the vocabulary, its exchange between ranks, confidence.
+// Behind the head: Markov bias, the argmax over the vocabulary, its exchange between ranks,
+// confidence.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +42,8 @@ void CpuOps<S>::Markov(int rank, const MarkovArgs& args) {
     }
     TopTwo best = {kNoScore, kNoScore};
     for (int v = 0; v < vocab; ++v) {
-      // BITS: the bias is rounded as a cached row would be, so that hits and misses of the cache agree.
+      // BITS: the bias is rounded as a cached row would be, so that hits and misses of the cache
+      // agree.
       const float score = base[v] + Rounded<S>(term[v]);
       if (std::isnan(score)) {
         errors_[rank].Note("markov", "a logit is not a number");
@@ -57,8 +59,10 @@ template <class S>
 void CpuOps<S>::Exchange(std::span<const ExchangeArgs> ranks) {
   for (int request = 0; request < ranks[0].requests; ++request) {
     TopTwo best = ranks[0].best[request];
-    for (size_t rank = 1; rank < ranks.size(); ++rank) best = Merge(best, ranks[rank].best[request]);
-    // Only after a logit that was not a number, which the latch has noted: keep later look-ups in range.
+    for (size_t rank = 1; rank < ranks.size(); ++rank)
+      best = Merge(best, ranks[rank].best[request]);
+    // Only after a logit that was not a number, which the latch has noted: keep later look-ups in
+    // range.
     if (best.first.token == kNoScore.token) best = {{0.0f, 0}, {0.0f, 0}};
     for (const ExchangeArgs& rank : ranks) {
       rank.token[request * rank.token_stride] = best.first.token;
@@ -77,7 +81,8 @@ void CpuOps<S>::Confidence(int rank, const ConfidenceArgs& args) {
     for (int i = 0; i < args.n_out; ++i) {
       const float* xc = args.xc + static_cast<int64_t>(request * args.n_out + i) * dim;
       x.insert(x.end(), xc, xc + dim);
-      const std::vector<float> embedded = WidenRow(args.embed, args.fed[request * args.fed_stride + i]);
+      const std::vector<float> embedded =
+          WidenRow(args.embed, args.fed[request * args.fed_stride + i]);
       x.insert(x.end(), embedded.begin(), embedded.end());
     }
     CanonicalMatVec({.form = FormOf(args.weight),

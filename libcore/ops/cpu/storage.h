@@ -1,5 +1,5 @@
-// Rounding where something is stored or sent whole. Bf16 is the product; float is the test variant without storage
-// roundings, which the golden vectors of the unrounded reference are compared with.
+// Rounding where something is stored or sent whole. Bf16 is the product; float is the test variant
+// without storage roundings, which the golden vectors of the unrounded reference are compared with.
 #pragma once
 
 #include "libcore/math/bf16.h"
