@@ -105,7 +105,8 @@ const TensorView* TensorBinder::Take(const std::string& name, const Wanted& want
   const auto address = reinterpret_cast<uintptr_t>(view->bytes.data());
   if (address % static_cast<uintptr_t>(DTypeBytes(view->dtype)) != 0) {
     Complain(*view, absl::StrCat("data aligned to ", DTypeBytes(view->dtype), " bytes"),
-             absl::StrCat("data at address ", address % 16, " modulo 16"), "write the file again with a safetensors library");
+             absl::StrCat("data at address ", address % 16, " modulo 16"),
+             "write the file again with a safetensors library");
     return nullptr;
   }
   return view;
