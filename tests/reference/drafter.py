@@ -19,7 +19,8 @@ from safetensors_io import Tensor
 from stages import Stages
 from weights import Weights
 
-Results = dict[str, dict[str, np.ndarray]]  # round name -> tensor name -> array
+Tensors = dict[str, np.ndarray]  # tensor name without the round's prefix -> array
+Results = dict[str, Tensors]  # round name -> its tensors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,7 +156,7 @@ class Drafter:
         pre: np.ndarray,
         contexts: Sequence[np.ndarray],
         positions: np.ndarray,
-    ) -> dict[str, np.ndarray]:
+    ) -> Tensors:
         """All intermediates of one stage for rows of len(contexts) blocks (section 5)."""
         st, out = self.stages, {}
         own_pre = self.rules.config.arch == "v4" or "own_pre" in self.rules.faults
@@ -197,13 +198,11 @@ class Drafter:
         """The head's input before its norm: last FFN's pre (v41) or the learned collapse (v4)."""
         if self.rules.config.arch == "v4":
             pre = self.stages.head_weights(h)
-        elif "own_pre" in self.rules.faults:
-            pre = self.stages.mix(self.stage_count - 1, "ffn", h)[0]
         return ops.collapse(self.rules, h, pre)
 
     def heads(
         self, collapsed: np.ndarray, anchor: int, forced: np.ndarray | None
-    ) -> dict[str, np.ndarray]:
+    ) -> Tensors:
         """One block's greedy drafts; `forced` are the tokens fed on instead of the drafts (7, 8)."""
         hidden = self.stages.hidden(collapsed)
         base = self.stages.base_logits(hidden)

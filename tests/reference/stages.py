@@ -20,7 +20,15 @@ class Stages:
     rules: Rules
     integer_path: bool = False
 
-    def linear(self, prefix: str, x: np.ndarray, k_parts: int = 1, suh_of: str | None = None):
+    def linear(
+        self,
+        prefix: str,
+        x: np.ndarray,
+        k_parts: int = 1,
+        suh_of: str | None = None,
+        place: str = "linear",
+    ) -> np.ndarray:
+        """x times one matrix, rounded as results of `place` are."""
         y = self.weights.linear(
             prefix,
             x,
@@ -29,7 +37,7 @@ class Stages:
             k_parts=k_parts,
             suh_of=suh_of,
         )
-        return self.rules.rounding.at("linear", y)
+        return self.rules.rounding.at(place, y)
 
     def norm(self, name: str, x: np.ndarray) -> np.ndarray:
         return ops.rms_norm(self.rules, x, self.weights.f64(f"{name}.weight"))
@@ -149,8 +157,8 @@ class Stages:
         return self.norm(f"mtp.{self.weights.stages - 1}.norm", collapsed)
 
     def base_logits(self, hidden: np.ndarray) -> np.ndarray:
-        """The head's weights and results are never rounded to bf16."""
-        return self.weights.linear("head", hidden, integer_path=self.integer_path)
+        """The head's results are never rounded to bf16 (its weights are, like all others)."""
+        return self.linear("head", hidden, place="logits")
 
     def _markov(self, *names: str) -> np.ndarray:
         last = f"mtp.{self.weights.stages - 1}.markov_head"

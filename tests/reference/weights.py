@@ -11,7 +11,7 @@ import numpy as np
 
 from config import Config, read_config
 from exl3 import Exl3Matrix, read_matrix
-from numerics import round_bf16
+from numerics import round_bf16, round_f32
 from safetensors_io import Tensor, read_folder
 
 _CACHE_BYTES = 3 << 30
@@ -103,7 +103,8 @@ class Weights:
     ) -> np.ndarray:
         """x [rows, k] times the matrix of `prefix`, [rows, n].
 
-        `integer_path` changes mul1 matrices only: the other codebooks have no exact integer form.
+        `bf16_weights` rounds the dense form to bf16 as the golden vectors do, by way of fp32 (straight
+        from float64 differs in a few values per matrix). `integer_path` changes mul1 matrices only: the other codebooks have no exact integer form.
         `suh_of` is the deliberate mistake of decoding with another matrix's input scales.
         """
         if f"{prefix}.trellis" not in self.tensors:
@@ -121,7 +122,7 @@ class Weights:
             dense = self.cached((prefix, suh_of, begin), part.dense)
             if bf16_weights:
                 key = (prefix, suh_of, begin, "bf16")
-                dense = self.cached(key, lambda exact=dense: round_bf16(exact))
+                dense = self.cached(key, lambda exact=dense: round_bf16(round_f32(exact)))
             parts.append(x @ dense)
         return np.concatenate(parts, axis=-1)
 
