@@ -27,8 +27,9 @@ def round_f32(x: np.ndarray) -> np.ndarray:
     return np.asarray(x, dtype=np.float32).astype(np.float64)
 
 
-def round_f16(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x, dtype=np.float16).astype(np.float64)
+def round_bf16_by_f32(x: np.ndarray) -> np.ndarray:
+    """Two roundings, float64 to fp32 to bf16: one value in about 2^16 differs from round_bf16."""
+    return round_bf16(round_f32(x))
 
 
 def bf16_to_f64(bits: np.ndarray) -> np.ndarray:

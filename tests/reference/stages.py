@@ -10,6 +10,7 @@ import dataclasses
 import numpy as np
 
 import ops
+from numerics import round_bf16, round_bf16_by_f32
 from ops import Rules
 from weights import Weights
 
@@ -28,11 +29,18 @@ class Stages:
         suh_of: str | None = None,
         place: str = "linear",
     ) -> np.ndarray:
-        """x times one matrix, rounded as results of `place` are."""
+        """x times one matrix, rounded as results of `place` are.
+
+        In the bf16 setting the golden vectors' decoded matrices went to bf16 by way of fp32, the
+        head's alone straight from float64 (found by comparing one operation at a time).
+        """
+        round_weights = None
+        if "weight" in self.rules.rounding.bf16_places:
+            round_weights = round_bf16 if place == "logits" else round_bf16_by_f32
         y = self.weights.linear(
             prefix,
             x,
-            bf16_weights="weight" in self.rules.rounding.bf16_places,
+            round_weights=round_weights,
             integer_path=self.integer_path,
             k_parts=k_parts,
             suh_of=suh_of,

@@ -6,12 +6,12 @@ import collections
 import dataclasses
 import pathlib
 import re
+from collections.abc import Callable
 
 import numpy as np
 
 from config import Config, read_config
 from exl3 import Exl3Matrix, read_matrix
-from numerics import round_bf16, round_f32
 from safetensors_io import Tensor, read_folder
 
 _CACHE_BYTES = 3 << 30
@@ -96,15 +96,14 @@ class Weights:
         prefix: str,
         x: np.ndarray,
         *,
-        bf16_weights: bool = False,
+        round_weights: Callable[[np.ndarray], np.ndarray] | None = None,
         integer_path: bool = False,
         k_parts: int = 1,
         suh_of: str | None = None,
     ) -> np.ndarray:
         """x [rows, k] times the matrix of `prefix`, [rows, n].
 
-        `bf16_weights` rounds the dense form to bf16 as the golden vectors do, by way of fp32 (straight
-        from float64 differs in a few values per matrix). `integer_path` changes mul1 matrices only: the other codebooks have no exact integer form.
+        `round_weights` is applied to the dense form. `integer_path` changes mul1 matrices only: the other codebooks have no exact integer form.
         `suh_of` is the deliberate mistake of decoding with another matrix's input scales.
         """
         if f"{prefix}.trellis" not in self.tensors:
@@ -120,9 +119,9 @@ class Weights:
                 parts.append(part.apply_integer(x, ints))
                 continue
             dense = self.cached((prefix, suh_of, begin), part.dense)
-            if bf16_weights:
-                key = (prefix, suh_of, begin, "bf16")
-                dense = self.cached(key, lambda exact=dense: round_bf16(round_f32(exact)))
+            if round_weights is not None:
+                key = (prefix, suh_of, begin, round_weights.__name__)
+                dense = self.cached(key, lambda exact=dense: round_weights(exact))
             parts.append(x @ dense)
         return np.concatenate(parts, axis=-1)
 
