@@ -226,9 +226,10 @@ def _route_changed(
     margin = trusted[f"{prefix}.route_margin"]
     bad = changed if limit is None else changed & (margin > limit)
     checks.equal("experts", int(bad.sum()), where)
-    if changed.any() and not bad.any():
+    tolerated = bool(changed.any() and not bad.any())
+    if tolerated:
         checks.left_out.append(where)
-    return bool(changed.any())
+    return tolerated
 
 
 def compare_choices(
