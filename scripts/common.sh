@@ -29,7 +29,8 @@ configure_and_build() {
     { cat "$(log_file "configure-$preset")" >&2; fail 1 "cmake --preset $preset failed"; }
   (cd "$repo_root" && cmake --build "build/$preset" --parallel "$(nproc)" "${targets[@]}" \
     >"$(log_file "build-$preset")" 2>&1) ||
-    { tail -n 60 "$(log_file "build-$preset")" >&2; fail 1 "building $preset failed; the whole log is $(log_file "build-$preset")"; }
+    { tail -n 60 "$(log_file "build-$preset")" >&2
+      fail 1 "building $preset failed; the whole log is $(log_file "build-$preset")"; }
 }
 
 # log_file NAME: where the output of a long step goes; its folder exists afterwards.

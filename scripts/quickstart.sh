@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# quickstart.sh: from a fresh Debian 12 machine to a worker that drafts for a client, in one command.
+# quickstart.sh: from a fresh Debian 12 machine to a worker that drafts for a client.
 #
 # usage: scripts/quickstart.sh
 #
-# Installs missing packages, builds four tools, writes a small synthetic checkpoint, starts dspark-serve on a free
-# loopback port with the best backend present, runs the client dspark-selftest against it, shows its table, computes
-# the digest of the drafts and stops the worker. No GPU is needed. Everything it writes lies under build/; the
-# checkpoint and the worker are gone afterwards. Exit codes: 0 done, 1 a check failed, 2 usage, 3 environment.
+# Installs missing packages, builds four tools, writes a small synthetic checkpoint, starts
+# dspark-serve on a free loopback port with the best backend present, runs the client
+# dspark-selftest against it, shows its table, computes the digest of the drafts and stops the
+# worker. No GPU is needed. Everything it writes lies under build/; the checkpoint and the worker
+# are gone afterwards. Exit codes: 0 done, 1 a check failed, 2 usage, 3 environment.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -48,7 +49,10 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 free_port() {
-  /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+  /usr/bin/python3 -c 'import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])'
 }
 
 worker_has_decided() { grep -q 'listening on' "$scratch/worker.log" || ! worker_runs; }
@@ -60,7 +64,8 @@ start_worker() {
     >"$scratch/worker.log" 2>&1 </dev/null &
   worker_pid=$!
   wait_until "$start_limit_s" worker_has_decided ||
-    { cat "$scratch/worker.log" >&2; fail 1 "the worker did not listen within $start_limit_s s"; }
+    { cat "$scratch/worker.log" >&2
+      fail 1 "the worker did not listen within $start_limit_s s"; }
   sed 's/^/    /' "$scratch/worker.log"
   worker_runs || fail 1 "the worker ended while starting; its output is above"
 }
@@ -68,13 +73,17 @@ start_worker() {
 # SIGTERM lets the worker finish what it has begun; anything but a clean exit is a failure.
 stop_worker() {
   kill -TERM "$worker_pid"
-  wait_until "$stop_limit_s" worker_is_gone || fail 1 "the worker ignored SIGTERM for $stop_limit_s s"
+  wait_until "$stop_limit_s" worker_is_gone ||
+    fail 1 "the worker ignored SIGTERM for $stop_limit_s s"
   local code=0
   wait "$worker_pid" || code=$?
   worker_pid=
   case $code in
     0 | 143) ;;
-    *) cat "$scratch/worker.log" >&2; fail 1 "the worker ended with exit code $code after SIGTERM" ;;
+    *)
+      cat "$scratch/worker.log" >&2
+      fail 1 "the worker ended with exit code $code after SIGTERM"
+      ;;
   esac
 }
 
@@ -93,9 +102,11 @@ say "[4/6] worker: dspark-serve --model DIR --listen ADDR:PORT --backend auto"
 start_worker
 
 say "[5/6] client: dspark-selftest contract --server $address --model DIR"
-timeout "$client_limit_s" "$bin/dspark-selftest" contract --server "$address" --model "$scratch/model" ||
+timeout "$client_limit_s" \
+  "$bin/dspark-selftest" contract --server "$address" --model "$scratch/model" ||
   fail 1 "the client's checks failed or took more than $client_limit_s s"
-"$bin/tp2-parity" self --model "$scratch/model" --modes one-card --rounds 8 --seed 1 --backend auto ||
+"$bin/tp2-parity" self --model "$scratch/model" --modes one-card --rounds 8 --seed 1 \
+  --backend auto ||
   fail 1 "drafts differ between two runs of the same rounds"
 
 say "[6/6] stop"

@@ -5,7 +5,8 @@
 #   --list   print the package names and install nothing
 #
 # Installs only what is missing, so a second run changes nothing and needs neither root nor network.
-# The CUDA toolkit is optional and never installed here: without nvcc everything but the CUDA op set builds.
+# The CUDA toolkit is optional and never installed here: without nvcc everything but the CUDA op
+# set builds.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -32,7 +33,7 @@ fi
 
 missing=()
 for package in "${packages[@]}"; do
-  # A removed package with its configuration left behind is known to dpkg too: ask for the state, not the name.
+  # A removed package with its configuration left behind is known to dpkg too: ask for the state.
   state=$(dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null || true)
   if ! grep -qx installed <<<"$state"; then missing+=("$package"); fi
 done
@@ -44,7 +45,8 @@ fi
 as_root=()
 if (($(id -u) != 0)); then
   command -v sudo >/dev/null ||
-    fail 3 "installing packages needs root, and sudo is not here; run as root: apt-get install ${missing[*]}"
+    fail 3 "installing packages needs root, and sudo is not here;" \
+      "run as root: apt-get install ${missing[*]}"
   as_root=(sudo)
   # Without a terminal nobody could type a password: fail instead of waiting for one.
   if [[ ! -t 0 ]]; then as_root=(sudo -n); fi
