@@ -7,7 +7,8 @@ namespace tp2 {
 absl::Status MakeError(absl::StatusCode code, const ErrorText& text) {
   std::string message = text.what;
   if (!text.expected.empty()) absl::StrAppend(&message, ": expected ", text.expected);
-  if (!text.got.empty()) absl::StrAppend(&message, text.expected.empty() ? ": got " : ", got ", text.got);
+  if (!text.got.empty())
+    absl::StrAppend(&message, text.expected.empty() ? ": got " : ", got ", text.got);
   if (!text.where.empty()) absl::StrAppend(&message, " (", text.where, ")");
   if (!text.next.empty()) absl::StrAppend(&message, "; ", text.next);
   return absl::Status(code, message);
