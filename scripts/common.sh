@@ -6,6 +6,9 @@ readonly repo_root
 script_name=$(basename "$0")
 readonly script_name
 
+# Lets a fresh clone in another folder reuse what ccache holds: paths below the tree do not count.
+export CCACHE_BASEDIR=$repo_root CCACHE_NOHASHDIR=1
+
 say() { printf '%s: %s\n' "$script_name" "$*"; }
 
 # fail EXIT_CODE MESSAGE: codes as in the tools (2 usage, 3 environment, 1 a check failed).
@@ -37,4 +40,16 @@ configure_and_build() {
 log_file() {
   mkdir -p "$repo_root/build/logs"
   printf '%s/build/logs/%s.log' "$repo_root" "$1"
+}
+
+# cpp_files: every C++ file under review, one a line: tracked or new and not ignored; recorded
+# bytes under tests/golden are left alone.
+cpp_files() {
+  (
+    cd "$repo_root" || exit 1
+    git ls-files -co --exclude-standard 2>/dev/null ||
+      find . -path ./build -prune -o -type f -printf '%P\n'
+  ) | grep -E '\.(cc|h|cu|cuh)$' | grep -v '^tests/golden/' | while read -r path; do
+    if [[ -f $repo_root/$path ]]; then printf '%s\n' "$path"; fi
+  done
 }

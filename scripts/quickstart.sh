@@ -111,4 +111,4 @@ timeout "$client_limit_s" \
 
 say "[6/6] stop"
 stop_worker
-say "OK: the worker drafted for a client and stopped cleanly, $SECONDS s in all; next: scripts/test.sh"
+say "OK: the worker drafted for a client and stopped cleanly, $SECONDS s; next: scripts/test.sh"
