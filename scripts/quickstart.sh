@@ -90,7 +90,7 @@ stop_worker() {
 say "[1/6] packages"
 "$repo_root/scripts/setup.sh"
 
-say "[2/6] build (preset dev; a first build takes minutes)"
+say "[2/6] build (preset dev; a first build takes minutes; progress is in build/logs/build-dev.log)"
 configure_and_build dev dspark-pack dspark-serve dspark-selftest tp2-parity
 
 say "[3/6] synthetic checkpoint: shape tiny, seed 1"
