@@ -380,8 +380,9 @@ def check_reachable(tree):
         return False
 
     for path in tree.cpp('libcore/', 'cmd/', 'tests/'):
-        # Headers of tests and tools may be found through the file that includes them.
-        through_include = path in included and not path.startswith('libcore/')
+        # Template bodies and headers of tests and tools are found through what includes them.
+        through_include = path in included and \
+            (path.endswith(('-inl.h', '.cuh', '.inc')) or not path.startswith('libcore/'))
         if not named(path) and not through_include:
             yield path, 1, 'no CMakeLists.txt names it'
     for folder in lists:
