@@ -60,7 +60,7 @@ std::string Hint(const CLI::App& app, const std::vector<std::string>& arguments)
     const std::string name = argument.substr(0, argument.find('='));
     if (std::find(flags.begin(), flags.end(), name) != flags.end()) continue;
     const std::string nearest = NearestName(name, flags);
-    if (!nearest.empty()) return absl::StrCat("did you mean ", nearest, "?");
+    if (!nearest.empty()) return absl::StrCat("did you mean ", nearest, " for ", name, "?");
   }
   std::vector<std::string> commands;
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {

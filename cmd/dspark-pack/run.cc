@@ -35,11 +35,12 @@ absl::Status Synth(const Flags& flags) {
       absl::StrCat(shape->name, ", seed ", flags.seed, ": ", SyntheticSpecs(*shape).size(),
                    " tensors, ", MiB(SyntheticBytes(*shape)), " MiB, in ", flags.out_dir);
   const IfExists if_exists = flags.may_replace ? IfExists::kReplace : IfExists::kRefuse;
-  TP2_ASSIGN_OR_RETURN(StagedFolder folder, StagedFolder::Create(flags.out_dir, if_exists));
   if (flags.is_dry_run) {
+    TP2_RETURN_IF_ERROR(StagedFolder::Check(flags.out_dir, if_exists));
     std::cout << "would write " << what << "\n";
     return absl::OkStatus();
   }
+  TP2_ASSIGN_OR_RETURN(StagedFolder folder, StagedFolder::Create(flags.out_dir, if_exists));
   ThreadPool pool(flags.threads);
   TP2_RETURN_IF_ERROR(WriteSynthetic(*shape, flags.seed, folder.path(), pool));
   TP2_RETURN_IF_ERROR(folder.Commit());
