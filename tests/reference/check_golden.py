@@ -83,7 +83,9 @@ def operations(golden: Golden, setting: str, kind: str, integer_path: bool) -> C
     for item in golden.rounds:
         if item.name in golden.full[setting]:
             gold = golden.tensors[setting][item.name]
-            compare_operations(checks, kind, one_operation(drafter, item, gold), gold, item.name)
+            ours = one_operation(drafter, item, gold)
+            skipped = compare_operations(checks, kind, ours, gold, item.name)
+            checks.add("tensors not compared", skipped, 0, item.name)
     return checks
 
 

@@ -64,6 +64,7 @@ class Bounds:
     k_block: Bound | None
     other: Bound
     route_margin: float  # absolute: a margin is a difference of two values of order one
+    markov_bias: Bound = Bound("max", 3e-7)
     base_median: float | None = None
     # Experts may change where the margin is at most this (None: never) ...
     route_limit: float | None = None
@@ -78,7 +79,7 @@ class Bounds:
             "main_x": self.main_x,
             "ring": self.ring,
             "k_block": self.k_block,
-            "markov_bias": Bound("max", 3e-7),
+            "markov_bias": self.markov_bias,
             "route_margin": Bound("abs", self.route_margin),
             "top2_values": Bound("max", self.base_logits.limit),
         }
@@ -118,7 +119,7 @@ BOUNDS: dict[str, Bounds] = {
         route_limit=0.01,
         near_ties=True,
     ),
-    # The worker's integer path against exact arithmetic.
+    # The integer path of EXL3, everything else exact, against exact arithmetic.
     "integer": Bounds(
         base_logits=Bound("rel", 4e-3),
         confidence=Bound("abs", 4e-2),
@@ -128,6 +129,35 @@ BOUNDS: dict[str, Bounds] = {
         other=Bound("max", 8e-3),
         route_margin=8e-3,
         route_limit=8e-3,
+        route_observed=True,
+        near_ties=True,
+    ),
+    # The worker (integer path, 16-bit streams, sums and ring) against float64 with the same integers
+    # and the same 16-bit places: about three times what fp32 arithmetic moves (README, "Figures").
+    "worker": Bounds(
+        base_logits=Bound("rel", 1.5e-2),
+        confidence=Bound("rel", 5e-2),
+        main_x=Bound("max", 2e-5),
+        ring=Bound("rel", 6e-3),
+        k_block=Bound("rel", 4e-2),
+        other=Bound("rel", 2.5e-2),
+        route_margin=2e-2,
+        markov_bias=Bound("rel", 1.5e-3),  # a bias on a rounding boundary of bf16
+        route_limit=2e-2,
+        route_observed=True,
+        near_ties=True,
+    ),
+    # The worker against exact arithmetic, nothing in 16 bits but taps, weights and (f32_fq) K rows.
+    "worker_exact": Bounds(
+        base_logits=Bound("rel", 3e-2),
+        confidence=Bound("rel", 1e-1),
+        main_x=Bound("max", 8e-3),
+        ring=Bound("rel", 2.5e-2),
+        k_block=Bound("rel", 1e-1),
+        other=Bound("rel", 6e-2),
+        route_margin=6e-2,
+        markov_bias=Bound("rel", 4e-3),  # cached rows are bf16
+        route_limit=2e-2,
         route_observed=True,
         near_ties=True,
     ),

@@ -165,7 +165,7 @@ class Stages:
         return self.norm(f"mtp.{self.weights.stages - 1}.norm", collapsed)
 
     def base_logits(self, hidden: np.ndarray) -> np.ndarray:
-        """The head's results are never rounded to bf16 (its weights are, like all others)."""
+        """Never rounded to bf16 (the head's weights are, like all others, in the bf16 setting)."""
         return self.linear("head", hidden, place="logits")
 
     def _markov(self, *names: str) -> np.ndarray:
@@ -177,7 +177,8 @@ class Stages:
 
     def markov_bias(self, ids: np.ndarray) -> np.ndarray:
         """bias(t)[v] = sum_k W[v, k] E[t, k] of the tokens fed in, [len(ids), vocab]."""
-        return self.markov_embed(ids) @ self._markov("head", "markov_w2").T
+        bias = self.markov_embed(ids) @ self._markov("head", "markov_w2").T
+        return self.rules.rounding.at("markov", bias)
 
     def confidence(self, collapsed: np.ndarray, fed: np.ndarray) -> np.ndarray:
         """w . [pre-norm collapse, E[token fed in]]: the raw logit."""
