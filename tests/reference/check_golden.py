@@ -16,6 +16,7 @@ import numpy as np
 
 from comparison import BOUNDS, Checks, compare_round, finish_rounds
 from drafter import Drafter, Results, RoundInput, Tensors, read_rounds
+from numerics import SETTINGS
 from operations import compare_operations, one_operation
 from safetensors_io import Tensor, read_file
 from weights import Weights
@@ -77,9 +78,13 @@ def whole_rounds(
     return checks
 
 
-def operations(golden: Golden, setting: str, kind: str, integer_path: bool) -> Checks:
+def operations(
+    golden: Golden, setting: str, kind: str, integer_path: bool = False, exact: tuple[str, ...] = ()
+) -> Checks:
+    """One operation at a time on the full rounds of a setting; `exact` places are left unrounded."""
     checks = Checks()
-    drafter = Drafter.make(golden.weights, setting, integer_path=integer_path)
+    rounding = SETTINGS[setting].without(*exact)
+    drafter = Drafter.make(golden.weights, rounding, integer_path=integer_path)
     for item in golden.rounds:
         if item.name in golden.full[setting]:
             gold = golden.tensors[setting][item.name]

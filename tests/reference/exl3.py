@@ -7,6 +7,7 @@ W is stored input-major: y = x . W, W [k, n] = diag(suh) Hb What Hb diag(svh).
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -84,15 +85,19 @@ def scatter_tiles(trellis: np.ndarray, bits: int, table: np.ndarray) -> np.ndarr
     return tile.transpose(0, 2, 1, 3).reshape(16 * k_tiles, 16 * n_tiles)
 
 
-def hadamard_blocks(x: np.ndarray) -> np.ndarray:
-    """x . Hb along the last axis: the 128-point Sylvester transform of each block, / sqrt(128) (2.5)."""
-    signs = np.bitwise_and.outer(np.arange(HADAMARD_BLOCK), np.arange(HADAMARD_BLOCK))
-    parity = np.zeros_like(signs)
+@functools.cache
+def hadamard_matrix() -> np.ndarray:
+    """H / sqrt(128): entry (i, j) has the sign of the parity of popcount(i & j) (2.5)."""
+    common = np.bitwise_and.outer(np.arange(HADAMARD_BLOCK), np.arange(HADAMARD_BLOCK))
+    parity = np.zeros_like(common)
     for bit in range(7):
-        parity ^= (signs >> bit) & 1
-    matrix = (1.0 - 2.0 * parity) / np.sqrt(HADAMARD_BLOCK)
-    blocks = x.reshape(x.shape[:-1] + (-1, HADAMARD_BLOCK))
-    return (blocks @ matrix).reshape(x.shape)
+        parity ^= (common >> bit) & 1
+    return (1.0 - 2.0 * parity) / np.sqrt(HADAMARD_BLOCK)
+
+
+def hadamard_blocks(x: np.ndarray) -> np.ndarray:
+    """x . Hb along the last axis: every block of 128 is transformed on its own (2.5)."""
+    return (x.reshape(-1, HADAMARD_BLOCK) @ hadamard_matrix()).reshape(x.shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +152,8 @@ class Exl3Matrix:
         """
         rotated = hadamard_blocks(x * self.suh)
         total = np.zeros(x.shape[:-1] + (self.n,))
-        for part in np.split(np.arange(self.k), self.k_parts):
+        count = self.k // self.k_parts
+        for part in (slice(begin, begin + count) for begin in range(0, self.k, count)):
             r = rotated[..., part]
             amax = np.max(np.abs(r), axis=-1, keepdims=True)
             scale = np.where(amax > 0, amax, 1.0)
@@ -167,6 +173,8 @@ def read_matrix(tensors: dict[str, Tensor], prefix: str, k_parts: int = 1) -> Ex
     if k % HADAMARD_BLOCK or n % HADAMARD_BLOCK:
         raise ValueError(f"{prefix}: {k} x {n} is not a multiple of 128")
     flags = [name for name in ("mcg", "mul1") if f"{prefix}.{name}" in tensors]
+    if k % (k_parts * HADAMARD_BLOCK):
+        raise ValueError(f"{prefix}: {k} inputs do not split into {k_parts} parts of whole blocks")
     if len(flags) == 2:
         raise ValueError(f"{prefix}: both codebook flags are present")
     suh, svh = tensors[f"{prefix}.suh"], tensors[f"{prefix}.svh"]
