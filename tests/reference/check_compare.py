@@ -1,9 +1,10 @@
 """Checks compare_dump itself, and what the golden checkpoint cannot show; exit code 1 on failure.
 
-Dumps are made by the forward pass with fp32 roundings everywhere, which is how a correct worker differs
-from float64. They must pass on every variant of the checkpoint; with a deliberate mistake switched on
-they must fail, also when the mistake is far too small for whole rounds. The parts of arch v4 that have no
-golden vectors are checked against what they are made of. Usage: check_compare.py [GOLDEN_DIR]
+Dumps are made by the forward pass with fp32 roundings everywhere, which is how a correct worker
+differs from float64. They must pass on every variant of the checkpoint; with a deliberate mistake
+switched on they must fail, also when the mistake is far too small for whole rounds. The parts of
+arch v4 that have no golden vectors are checked against what they are made of. Usage:
+check_compare.py [GOLDEN_DIR]
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from weights import Weights
 
 # The first three move whole rounds by less than their bounds: only single operations show them.
 FAULTS = {
-    "v41": ("sinkhorn19", "rope_power", "rope_f64_angle", "conf_produced_token", "window_old", "comb_T"),
+    "v41": (
+        "sinkhorn19",
+        "rope_power",
+        "rope_f64_angle",
+        "conf_produced_token",
+        "window_old",
+        "comb_T",
+    ),
     "v4": ("sinkhorn19", "causal", "fq_none", "scale_block_T"),
     "mixed": ("swap_suh", "no_shared", "markov0_missing"),
 }
@@ -54,7 +62,8 @@ def passes(weights: Weights, rounds: list[RoundInput], dump: Results, setting: s
 def check_variant(tally: Tally, name: str, weights: Weights, rounds: list[RoundInput]) -> None:
     dump = fp32_dump(weights, rounds)
     for setting in ("product", "f32_fq"):
-        tally.require(f"{name}: a correct dump passes ({setting})", passes(weights, rounds, dump, setting))
+        passed = passes(weights, rounds, dump, setting)
+        tally.require(f"{name}: a correct dump passes ({setting})", passed)
     for fault in FAULTS[name]:
         wrong = fp32_dump(weights, rounds, fault)
         tally.require(f"{name}: {fault} is caught", not passes(weights, rounds, wrong, "product"))
@@ -93,7 +102,11 @@ def write_inputs(path: pathlib.Path, rounds: list[RoundInput]) -> None:
 
 
 def check_files(
-    tally: Tally, folder: pathlib.Path, weights: Weights, model: pathlib.Path, rounds: list[RoundInput]
+    tally: Tally,
+    folder: pathlib.Path,
+    weights: Weights,
+    model: pathlib.Path,
+    rounds: list[RoundInput],
 ) -> None:
     """The command itself on files: exit codes 0, 1 and 2, and a dump with three draft rows."""
     write_inputs(folder / "inputs.safetensors", rounds)
@@ -141,7 +154,8 @@ def check_v4_stages(
         expected = np.zeros(v4.config.dim)
         for i, stream in enumerate(streams):
             logit = sum(float(w) * v for w, v in zip(fn[i], flat)) / root
-            expected += (1 / (1 + np.exp(-(logit * scale[0] + base[i]))) + v4.config.hc_eps) * stream
+            weight = 1 / (1 + np.exp(-(logit * scale[0] + base[i]))) + v4.config.hc_eps
+            expected += weight * stream
         worst = max(worst, float(np.max(np.abs(expected - ours["A.3"]["collapse"][row]))))
     tally.require("v4: collapse is the learned one", worst < 1e-12, f"{worst:.3g}")
 
@@ -151,8 +165,9 @@ def check_v4_rows(tally: Tally, v4: Weights, rounds: list[RoundInput]) -> None:
     config = v4.config
     row = Drafter.make(v4, "f32_fq").run_rounds(rounds)["A.3"]["s0.ring"]
     plain = Drafter.make(v4, "f32").run_rounds(rounds)["A.3"]["s0.ring"]
-    rope_part, group = slice(-config.rope_dim, None), slice(0, 64)
-    tally.require("v4: RoPE dims are not quantized", np.array_equal(row[:, rope_part], plain[:, rope_part]))
+    rotated, group = slice(-config.rope_dim, None), slice(0, 64)
+    same = np.array_equal(row[:, rotated], plain[:, rotated])
+    tally.require("v4: RoPE dims are not quantized", same)
     top = np.max(np.abs(plain[:, group]), axis=1, keepdims=True)
     step = 2.0 ** np.ceil(np.log2(top / 448.0))
     expected = round_e4m3(plain[:, group] / step) * step

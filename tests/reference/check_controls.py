@@ -1,10 +1,12 @@
-"""Negative controls: every deliberate mistake of controls.json must be caught by check_golden's bounds.
+"""Negative controls: every deliberate mistake of controls.json must be caught by check_golden's
+bounds.
 
-For each entry the mistake is switched on, the rounds of its scope are compared exactly as check_golden
-compares them, and the outcome must be the documented one: caught in every round whose documented smallest
-movement exceeds a bound, or no check failing at all for what moves nothing. The measured movements must
-also equal the documented ones to their printed digits, which shows that the mistake built in here is the
-mistake meant there. Exit code 1 on any disagreement. Usage: check_controls.py [GOLDEN_DIR]
+For each entry the mistake is switched on, the rounds of its scope are compared exactly as
+check_golden compares them, and the outcome must be the documented one: caught in every round whose
+documented smallest movement exceeds a bound, or no check failing at all for what moves nothing. The
+measured movements must also equal the documented ones to their printed digits, which shows that the
+mistake built in here is the mistake meant there. Exit code 1 on any disagreement. Usage:
+check_controls.py [GOLDEN_DIR]
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from comparison import BOUNDS, absolute, relative
 from drafter import Drafter, Results, RoundInput
 from numerics import SETTINGS
 
-# Entries that must pass every check: no mistake, one that is none here, and two that need far positions.
+# Entries that must pass every check: no mistake, one that is none here, and two that need far
+# positions.
 MOVES_NOTHING = frozenset(
     {("none", "all"), ("first_mix_mean", "all"), ("rope_power", "near"), ("rope_f64_angle", "near")}
 )

@@ -1,8 +1,8 @@
 """Checks the float64 forward pass against DeepSeek's golden vectors; exit code 1 on any failure.
 
-For each setting: whole rounds (everything computed from taps and anchors) and one operation at a time
-(every operation fed golden inputs), with the bounds the golden README recommends; the same for the exact
-integer path of EXL3. Usage: check_golden.py [GOLDEN_DIR]
+For each setting: whole rounds (everything computed from taps and anchors) and one operation at a
+time (every operation fed golden inputs), with the bounds the golden README recommends; the same for
+the exact integer path of EXL3. Usage: check_golden.py [GOLDEN_DIR]
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def whole_rounds(
 def operations(
     golden: Golden, setting: str, kind: str, integer_path: bool = False, exact: tuple[str, ...] = ()
 ) -> Checks:
-    """One operation at a time on the full rounds of a setting; `exact` places are left unrounded."""
+    """One operation at a time on a setting's full rounds; `exact` places are left unrounded."""
     checks = Checks()
     rounding = SETTINGS[setting].without(*exact)
     drafter = Drafter.make(golden.weights, rounding, integer_path=integer_path)

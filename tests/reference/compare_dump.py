@@ -1,10 +1,11 @@
-"""Compares a run's dump with the float64 forward pass on any checkpoint; exit code 1 on a difference.
+"""Compares a run's dump with the float64 forward pass on any checkpoint; exit code 1 on a
+difference.
 
-Whole rounds: everything recomputed from the inputs, with bounds that allow for what rounding does to a
-whole pass. One operation at a time: every operation recomputed from the dump's own inputs to it, with
-bounds of single roundings; run for every operation whose inputs and result the dump holds.
-Tensor names and meanings are those of the golden files (rounds.json, "tensors"); the heads' tensors may
-have fewer than `block` rows. Exit code 2: the files do not belong together.
+Whole rounds: everything recomputed from the inputs, with bounds that allow for what rounding does
+to a whole pass. One operation at a time: every operation recomputed from the dump's own inputs to
+it, with bounds of single roundings; run for every operation whose inputs and result the dump holds.
+Tensor names and meanings are those of the golden files (rounds.json, "tensors"); the heads' tensors
+may have fewer than `block` rows. Exit code 2: the files do not belong together.
 """
 
 from __future__ import annotations
@@ -146,7 +147,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         help="arithmetic of the float64 side (product: rounds where the worker stores 16 bits)",
     )
     parser.add_argument(
-        "--bounds", choices=sorted(set(BOUNDS) - {"bf16"}), help="whole rounds: instead of the usual"
+        "--bounds",
+        choices=sorted(set(BOUNDS) - {"bf16"}),
+        help="whole rounds: instead of the usual",
     )
     parser.add_argument(
         "--operations",
@@ -164,7 +167,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         default=[],
         choices=sorted(PLACES),
         metavar="PLACE",
-        help="do not round to bf16 here although the setting does (repeatable): " + " ".join(PLACES),
+        help="do not round to bf16 here though the setting does (repeatable): " + " ".join(PLACES),
     )
     return parser.parse_args(arguments)
 

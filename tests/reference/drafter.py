@@ -145,7 +145,7 @@ class Drafter:
         return (anchor_positions[:, None] + steps + shift).reshape(-1)
 
     def first_streams(self, anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(h [rows, m, D] equal copies of the embedding, first pre [rows, m] = one-hot on copy 0)."""
+        """(h [rows, m, D] copies of the embedding, first pre [rows, m] = one-hot on copy 0)."""
         copies = self.rules.config.hc_mult
         ids = self.block_ids(anchors).reshape(-1)
         embedded = self.stages.weights.tensors["embed.weight"].f64(rows=ids)
@@ -209,7 +209,7 @@ class Drafter:
     def heads(
         self, collapsed: np.ndarray, anchor: int, forced: np.ndarray | None
     ) -> Tensors:
-        """One block's greedy drafts; `forced` are the tokens fed on instead of the drafts (7, 8)."""
+        """One block's greedy drafts; `forced` are tokens fed on instead of the drafts (7, 8)."""
         hidden = self.stages.hidden(collapsed)
         base = self.stages.base_logits(hidden)
         biases, top_ids, fed = [], [], [anchor]

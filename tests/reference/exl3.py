@@ -31,7 +31,8 @@ def tile_states(units: np.ndarray, bits: int) -> np.ndarray:
     units = np.ascontiguousarray(units).view(np.uint16)
     if units.shape[-1] != 16 * bits:
         raise ValueError(f"a {bits}-bit tile has {16 * bits} units, got {units.shape[-1]}")
-    words = units[..., 0::2].astype(np.uint64) | (units[..., 1::2].astype(np.uint64) << np.uint64(16))
+    low, high = units[..., 0::2].astype(np.uint64), units[..., 1::2].astype(np.uint64)
+    words = low | (high << np.uint64(16))
     end = (np.arange(256) + 1) * bits
     word = (end - 1) // 32
     shift = (32 * (word + 1) - end).astype(np.uint64)
@@ -49,7 +50,7 @@ def tile_places() -> tuple[np.ndarray, np.ndarray]:
 
 
 def byte_sums() -> np.ndarray:
-    """mul1's byte sum b (0..1005... four bytes) of each of the 65536 states (2.4)."""
+    """mul1's sum b of the product's four bytes, for each of the 65536 states (2.4)."""
     product = np.arange(65536, dtype=np.uint32) * _MUL1
     return sum(((product >> np.uint32(8 * i)) & np.uint32(255)) for i in range(4)).astype(np.int64)
 
@@ -77,7 +78,7 @@ def integer_table() -> np.ndarray:
 
 
 def scatter_tiles(trellis: np.ndarray, bits: int, table: np.ndarray) -> np.ndarray:
-    """What [k, n]: every position's table value at its place, tile (i, j) at rows 16 i, columns 16 j."""
+    """What [k, n]: table values at their places, tile (i, j) at rows 16 i and columns 16 j."""
     k_tiles, n_tiles, _ = trellis.shape
     row, column = tile_places()
     tile = np.empty((k_tiles, n_tiles, 16, 16), dtype=table.dtype)
@@ -102,7 +103,7 @@ def hadamard_blocks(x: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Exl3Matrix:
-    """One EXL3 linear. `k_parts` splits its input range for the integer path (row-cut matrices: 2)."""
+    """One EXL3 linear. `k_parts` splits its inputs for the integer path (row-cut matrices: 2)."""
 
     trellis: np.ndarray  # int16 [k / 16, n / 16, 16 bits]
     suh: np.ndarray  # float64 [k]
@@ -163,7 +164,7 @@ class Exl3Matrix:
 
 
 def read_matrix(tensors: dict[str, Tensor], prefix: str, k_parts: int = 1) -> Exl3Matrix:
-    """The matrix stored under `prefix` (1.1): width from the trellis shape, codebook from the flags."""
+    """The matrix under `prefix` (1.1): width from the trellis shape, codebook from the flags."""
     trellis = tensors[f"{prefix}.trellis"]
     if trellis.dtype != "I16" or len(trellis.shape) != 3:
         raise ValueError(f"{prefix}.trellis: expected I16 of rank 3, got {trellis.dtype}")

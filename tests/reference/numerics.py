@@ -1,7 +1,8 @@
 """Rounding to the short types, and the named places where a setting rounds.
 
-Everything is computed in float64; a `Rounding` says which intermediate results are rounded to bf16 or
-fp32 on the way. The places follow sections 3 to 5 of the model note and the facts in the golden README.
+Everything is computed in float64; a `Rounding` says which intermediate results are rounded to bf16
+or fp32 on the way. The places follow sections 3 to 5 of the model note and the facts in the golden
+README.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import dataclasses
 import numpy as np
 
 E4M3_MAX = 448.0
-_F32_MANTISSA_STEP_BITS = 16
+_BF16_SHIFT_BITS = 16
 
 
 def round_bf16(x: np.ndarray) -> np.ndarray:
@@ -33,14 +34,14 @@ def round_bf16_by_f32(x: np.ndarray) -> np.ndarray:
 
 
 def bf16_to_f64(bits: np.ndarray) -> np.ndarray:
-    wide = np.asarray(bits, dtype=np.uint32) << np.uint32(_F32_MANTISSA_STEP_BITS)
+    wide = np.asarray(bits, dtype=np.uint32) << np.uint32(_BF16_SHIFT_BITS)
     return wide.view(np.float32).astype(np.float64)
 
 
 def f64_to_bf16_bits(x: np.ndarray) -> np.ndarray:
     """The uint16 pattern of the nearest bf16."""
     bits = round_bf16(x).astype(np.float32).view(np.uint32)
-    return (bits >> np.uint32(_F32_MANTISSA_STEP_BITS)).astype(np.uint16)
+    return (bits >> np.uint32(_BF16_SHIFT_BITS)).astype(np.uint16)
 
 
 def e4m3_to_f64(codes: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """One operation at a time, each fed the golden values of its inputs.
 
-A whole round lets an error of one operation hide behind, or be blamed on, another; here every result
-has exactly one operation between it and golden tensors. (Where a round's file has no streams_attn, that
-one is recomputed from golden tensors first.)
+A whole round lets an error of one operation hide behind, or be blamed on, another; here every
+result has exactly one operation between it and golden tensors. (Where a round's file has no
+streams_attn, that one is recomputed from golden tensors first.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from comparison import Bound, Checks
 from drafter import Drafter, RoundInput, Tensors, top_two
 
 
-Operation = tuple[str, str, Callable[..., Any]]  # results, inputs, function; names separated by blanks
+# Results, inputs, function; names separated by blanks.
+Operation = tuple[str, str, Callable[..., Any]]
 
 
 def _stage_operations(drafter: Drafter, s: int, positions: np.ndarray) -> list[Operation]:
@@ -66,7 +67,7 @@ def _run(operations: list[Operation], given: Tensors) -> Tensors:
 
 
 def one_operation(drafter: Drafter, item: RoundInput, gold: Tensors) -> Tensors:
-    """Results of a round, named like the golden tensors, for every operation whose inputs it holds."""
+    """Results of every operation whose inputs `gold` holds, named like the golden tensors."""
     st = drafter.stages
     out: Tensors = {"main_x": st.main_x(item.taps)}
     incoming = dict(zip(("h", "pre"), drafter.first_streams(np.array([item.anchor]))))
@@ -125,15 +126,16 @@ EXPERTS = frozenset({"routed", "shared"})
 EXL3_LINEARS = frozenset({"main_x", "qr", "q", "attn_out", "base_logits", "ring", "k_block"})
 IDS = frozenset({"route_ids", "top2_ids", "drafts"})
 K_ROWS = frozenset({"ring", "k_block"})
-STORED_16 = K_ROWS | {"attn_out", "ffn_out", "streams", "streams_attn", "markov_bias"}  # by the worker
+# What the worker stores in 16 bits.
+STORED_16 = K_ROWS | {"attn_out", "ffn_out", "streams", "streams_attn", "markov_bias"}
 BF16_STEP = 2.0**-7  # the largest distance of two neighbours, relative to the value
 
 
 def bounds_of(kind: str, label: str) -> list[Bound]:
-    """The golden README's one-operation rows (kind f32, bf16, integer, integer_bf16), and `worker`.
+    """The golden README's one-operation rows (f32, bf16, integer, integer_bf16), and `worker`.
 
-    worker: fp32 arithmetic may turn single activations into the next integer; about three times what
-    that moves (README, "Figures"). A K row may also cross an e4m3 rounding boundary.
+    worker: fp32 arithmetic may turn single activations into the next integer; about three times
+    what that moves (README, "Figures"). A K row may also cross an e4m3 rounding boundary.
     """
     if kind == "worker":
         if label == "top2_values":
@@ -163,7 +165,7 @@ def bounds_of(kind: str, label: str) -> list[Bound]:
 def _changed_firsts(got: np.ndarray, want: np.ndarray, ours: Tensors) -> int:
     """Best ids that differ although one bf16 step of a cached bias could not have swapped them.
 
-    Without the dump's own bias rows a bias may sit one step off; second ids are seen by their values.
+    Without the dump's own bias rows a bias may sit one step off. Second ids show in their values.
     """
     values = ours["top2_values"]
     near = values[:, 0] - values[:, 1] <= BF16_STEP * np.max(np.abs(ours["markov_bias"]))

@@ -83,7 +83,8 @@ class Stages:
         last = f"mtp.{self.weights.stages - 1}.hc_head"
         fn, base, scale = (self.weights.f64(f"{last}_{name}") for name in ("fn", "base", "scale"))
         flat = h.reshape(len(h), -1)
-        logits = (flat @ fn.T) / np.sqrt(np.mean(flat * flat, axis=1, keepdims=True) + config.norm_eps)
+        mean = np.mean(flat * flat, axis=1, keepdims=True)
+        logits = (flat @ fn.T) / np.sqrt(mean + config.norm_eps)
         return ops.sigmoid(logits * scale[0] + base) + config.hc_eps
 
     # -- attention (section 5) ----------------------------------------------------------------
@@ -183,4 +184,5 @@ class Stages:
     def confidence(self, collapsed: np.ndarray, fed: np.ndarray) -> np.ndarray:
         """w . [pre-norm collapse, E[token fed in]]: the raw logit."""
         name = f"mtp.{self.weights.stages - 1}.confidence_head.proj.weight"
-        return np.concatenate([collapsed, self.markov_embed(fed)], axis=1) @ self.weights.f64(name)[0]
+        source = np.concatenate([collapsed, self.markov_embed(fed)], axis=1)
+        return source @ self.weights.f64(name)[0]

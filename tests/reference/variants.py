@@ -1,6 +1,8 @@
-"""Checkpoints derived from the golden one that it does not cover: arch v4, wo_a slices, other codebooks.
+"""Checkpoints derived from the golden one that it does not cover: arch v4, wo_a slices, other
+codebooks.
 
-They have no golden results; they exist so that every form of a tensor is decoded and compared somewhere.
+They have no golden results; they exist so that every form of a tensor is decoded and compared
+somewhere.
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ def as_v4(golden: Folder, norm_eps: float = 1e-6, wide_scales: bool = True) -> F
 
 
 def as_mixed(golden: Folder) -> Folder:
-    """V4.1 in a public pack's forms: wo_a as EXL3 slices, fp16 gate and Markov, mixed K and codebook."""
+    """V4.1 as public packs have it: wo_a in EXL3 slices, fp16 gate and Markov, mixed K."""
     root, tensors = copy.deepcopy(golden[0]), dict(golden[1])
     rng = np.random.default_rng(41)
     stages = root["text_config"]["num_nextn_predict_layers"]
