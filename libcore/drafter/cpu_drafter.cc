@@ -37,6 +37,7 @@ std::unique_ptr<Drafter<CpuOps<S>>> MakeCpuDrafter(std::unique_ptr<Checkpoint> c
                                                    const CpuDrafterOptions& options) {
   EngineInfo info;
   info.config = checkpoint->config();
+  info.config.kv_fake_quant = options.kv_fake_quant.value_or(info.config.kv_fake_quant);
   info.max_positions = options.max_positions;
   info.identity_digest = checkpoint->IdentityDigest();
   info.numerics_version = kNumericsVersion;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -17,6 +18,7 @@ struct CpuDrafterOptions {
   std::string mode = "one-card";
   int64_t max_positions = 327680;
   int thread_count = 0;
+  std::optional<KvFakeQuant> kv_fake_quant = std::nullopt;  // overrides the checkpoint's switch
 };
 
 // S is Bf16 in the product; float leaves out the storage roundings (tests against the unrounded

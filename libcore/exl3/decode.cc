@@ -89,6 +89,15 @@ void DecodeTile(const uint16_t* units, int bits, Codebook codebook, Fp16* values
   }
 }
 
+void HadamardBothSides(int k, int n, double* values) {
+  for (ptrdiff_t row = 0; row < k; ++row) {
+    for (int block = 0; block < n; block += kHadamardPoints) Transform(values + row * n + block, 1);
+  }
+  for (ptrdiff_t block = 0; block < k; block += kHadamardPoints) {
+    for (int column = 0; column < n; ++column) Transform(values + block * n + column, n);
+  }
+}
+
 std::vector<double> DecodeGrid(const MatrixView& matrix, WeightForm form) {
   std::vector<double> grid(static_cast<size_t>(matrix.k) * matrix.n);
   std::array<uint16_t, kTileWeights> states;
@@ -109,14 +118,7 @@ std::vector<double> DecodeGrid(const MatrixView& matrix, WeightForm form) {
 std::vector<double> DenseWeights(const MatrixView& matrix, WeightForm form) {
   std::vector<double> dense = DecodeGrid(matrix, form);
   const ptrdiff_t n = matrix.n;
-  for (ptrdiff_t row = 0; row < matrix.k; ++row) {
-    for (ptrdiff_t block = 0; block < n; block += kHadamardPoints) {
-      Transform(&dense[row * n + block], 1);
-    }
-  }
-  for (ptrdiff_t block = 0; block < matrix.k; block += kHadamardPoints) {
-    for (ptrdiff_t column = 0; column < n; ++column) Transform(&dense[block * n + column], n);
-  }
+  HadamardBothSides(matrix.k, matrix.n, dense.data());
   for (ptrdiff_t row = 0; row < matrix.k; ++row) {
     const double suh = ToFloat(matrix.suh[row]);
     for (ptrdiff_t column = 0; column < n; ++column) {

@@ -32,6 +32,9 @@ enum class WeightForm : uint8_t {
   kExact,  // mul1 unrounded, as the exact integer path multiplies; other codebooks as kFp16
 };
 
+// Hb M Hb in place, M [k, n] row-major, Hb = H / sqrt(128) on every 128-block. Its own inverse.
+void HadamardBothSides(int k, int n, double* values);
+
 // The tile grid What, [k, n] row-major.
 std::vector<double> DecodeGrid(const MatrixView& matrix, WeightForm form);
 

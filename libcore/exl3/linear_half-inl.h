@@ -52,6 +52,8 @@ HWY_INLINE void AddTile(const float* HWY_RESTRICT w, const float* HWY_RESTRICT a
 void ComputeHalfBlock(const LinearArgs& args, const PreparedRows& prepared, int block,
                       int64_t* HWY_RESTRICT scratch) {
   const MatrixView& matrix = args.matrix;
+  const GroupPattern pattern = MakeGroupPattern(matrix.bits);
+  TileStream stream;
   const float* table = ValueTable(matrix.codebook);
   float* sums = reinterpret_cast<float*>(scratch);
   std::fill_n(sums, static_cast<int64_t>(args.rows) * kStep, 0.0f);
@@ -62,8 +64,9 @@ void ComputeHalfBlock(const LinearArgs& args, const PreparedRows& prepared, int 
                      static_cast<int64_t>(i / (kStep / kTile)) * args.rows * kStep +
                      i % (kStep / kTile) * kTile;
     for (int j = 0; j < kStep / kTile; ++j, units += matrix.tile_units()) {
-      uint16_t states[kTileWeights];
-      TileStates(units, matrix.bits, states);
+      LoadStream(units, matrix.bits, stream);
+      HWY_ALIGN uint16_t states[kTileWeights];
+      StreamStates(stream, pattern, states);
       HWY_ALIGN float w[kTileWeights];
       for (int p = 0; p < kTileWeights; ++p) {
         w[TileRow(p) * kTile + TileColumn(p)] = table[states[p]];

@@ -32,7 +32,8 @@ HWY_INLINE int SumColumn(int i) { return 2 * (i / 4) + 8 * (i & 1) + ((i >> 1) &
 
 #if HWY_TARGET == HWY_SCALAR
 
-HWY_INLINE void DecodeTileSums(const TileStream& stream, int /*bits*/, int16_t* HWY_RESTRICT w) {
+HWY_INLINE void DecodeTileSums(const TileStream& stream, const GroupPattern& /*pattern*/,
+                               int16_t* HWY_RESTRICT w) {
   for (int p = 0; p < kTileWeights; ++p) {
     w[p] = static_cast<int16_t>(Exl3ByteSum(stream.states[p]) - kCentre);
   }
@@ -70,7 +71,7 @@ using DI16 = hn::CappedTag<int16_t, 32>;
 using DI32 = hn::Repartition<int32_t, DI16>;
 
 // The centred byte sums of a tile, in position order.
-HWY_INLINE void DecodeTileSums(const TileStream& stream, int bits, const GroupPattern& pattern,
+HWY_INLINE void DecodeTileSums(const TileStream& stream, const GroupPattern& pattern,
                                int16_t* HWY_RESTRICT w) {
   const DI16 di16;
   const hn::RebindToUnsigned<DI16> d;
@@ -80,8 +81,8 @@ HWY_INLINE void DecodeTileSums(const TileStream& stream, int bits, const GroupPa
   const auto centre = hn::Set(d, uint16_t{kCentre});
   const int lanes = static_cast<int>(hn::Lanes(d));
   const uint8_t* from = stream.bytes;
-  for (int p = 0; p < kTileWeights; p += lanes, from += lanes / 8 * bits) {
-    const auto state = GroupStates(d, from, bits, pattern);
+  for (int p = 0; p < kTileWeights; p += lanes, from += lanes / 8 * pattern.bits) {
+    const auto state = GroupStates(d, from, pattern);
     const auto low = hn::Mul(state, low_multiplier);
     const auto high = hn::Add(hn::MulHigh(state, low_multiplier), hn::Mul(state, high_multiplier));
     const auto even = hn::Add(hn::And(low, low_byte), hn::And(high, low_byte));
@@ -199,9 +200,7 @@ void ComputeIntegerBlock(const LinearArgs& args, const PreparedRows& prepared, i
   const MatrixView& matrix = args.matrix;
   HWY_ALIGN StepWeights w;
   TileStream streams[kStepTiles];
-#if HWY_TARGET != HWY_SCALAR
   const GroupPattern pattern = MakeGroupPattern(matrix.bits);
-#endif
   std::fill_n(sums, static_cast<int64_t>(args.rows) * kStep, int64_t{0});
   for (int step = 0; step < matrix.k / kStep; ++step) {
     const uint16_t* corner = matrix.trellis +
@@ -214,11 +213,7 @@ void ComputeIntegerBlock(const LinearArgs& args, const PreparedRows& prepared, i
         LoadStream(corner + i * matrix.tile_row_pitch, matrix.bits, streams[i]);
       }
       for (int i = 0; i < kStepTiles; ++i) {
-#if HWY_TARGET == HWY_SCALAR
-        DecodeTileSums(streams[i], matrix.bits, w + i * kTileWeights);
-#else
-        DecodeTileSums(streams[i], matrix.bits, pattern, w + i * kTileWeights);
-#endif
+        DecodeTileSums(streams[i], pattern, w + i * kTileWeights);
       }
       AddStepRows(w, v, args.rows, sums + j * kTile);
     }

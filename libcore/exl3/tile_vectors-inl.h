@@ -34,8 +34,19 @@ struct TileStream {
   uint16_t states[kTileWeights];
 };
 
+struct GroupPattern {
+  int bits;
+};
+
+HWY_INLINE GroupPattern MakeGroupPattern(int bits) { return {bits}; }
+
 HWY_INLINE void LoadStream(const uint16_t* units, int bits, TileStream& stream) {
   TileStates(units, bits, stream.states);
+}
+
+HWY_INLINE void StreamStates(const TileStream& stream, const GroupPattern& /*pattern*/,
+                             uint16_t* HWY_RESTRICT states) {
+  std::copy_n(stream.states, kTileWeights, states);
 }
 
 #else
@@ -87,10 +98,12 @@ struct GroupPattern {
   alignas(16) uint8_t first[16];   // bytes b + 1, b: the big-endian half at byte b
   alignas(16) uint8_t second[16];  // bytes b + 3, b + 2: the half behind it
   alignas(16) uint16_t power[8];   // 2^o, o the bits of the first half that belong to others
+  int bits;
 };
 
 HWY_INLINE GroupPattern MakeGroupPattern(int bits) {
   GroupPattern pattern;
+  pattern.bits = bits;
   for (int j = 0; j < 8; ++j) {
     const int bit = (j + 1) * bits;
     const uint8_t b = static_cast<uint8_t>(bit / 8);
@@ -118,15 +131,26 @@ HWY_INLINE hn::Vec<D8> LoadPieces(D8 d, const uint8_t* HWY_RESTRICT from, int st
 
 // States of the groups that start at `from`, as many as fill a vector.
 template <class D16>
-HWY_INLINE hn::Vec<D16> GroupStates(D16 d16, const uint8_t* HWY_RESTRICT from, int bits,
+HWY_INLINE hn::Vec<D16> GroupStates(D16 d16, const uint8_t* HWY_RESTRICT from,
                                     const GroupPattern& pattern) {
   const hn::Repartition<uint8_t, D16> d8;
-  const auto pieces = LoadPieces(d8, from, bits);
+  const auto pieces = LoadPieces(d8, from, pattern.bits);
   const auto first = hn::TableLookupBytes(pieces, hn::LoadDup128(d8, pattern.first));
   const auto second = hn::TableLookupBytes(pieces, hn::LoadDup128(d8, pattern.second));
   const auto power = hn::LoadDup128(d16, pattern.power);
   return hn::Or(hn::Mul(hn::BitCast(d16, first), power),
                 hn::MulHigh(hn::BitCast(d16, second), power));
+}
+
+// All states of a tile in position order. states: aligned for vectors.
+HWY_INLINE void StreamStates(const TileStream& stream, const GroupPattern& pattern,
+                             uint16_t* HWY_RESTRICT states) {
+  const hn::CappedTag<uint16_t, 32> d;
+  const int lanes = static_cast<int>(hn::Lanes(d));
+  const uint8_t* from = stream.bytes;
+  for (int p = 0; p < kTileWeights; p += lanes, from += lanes / 8 * pattern.bits) {
+    hn::Store(GroupStates(d, from, pattern), d, states + p);
+  }
 }
 
 #endif  // HWY_TARGET == HWY_SCALAR
