@@ -1,4 +1,5 @@
-// Access to tests/golden/v41-tiny: DeepSeek's reference results, and the distance measures of its README.
+// Access to tests/golden/v41-tiny: DeepSeek's reference results, and the distance measures of its
+// README.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ namespace tp2 {
 
 inline const char kGoldenDir[] = TP2_SOURCE_DIR "/tests/golden/v41-tiny";
 
-// One safetensors file of the golden folder; every numeric dtype reads as fp32. Missing names abort the test.
+// One safetensors file of the golden folder; every numeric dtype reads as fp32. Missing names abort
+// the test.
 class GoldenTensors {
  public:
   explicit GoldenTensors(const std::string& file_name);
