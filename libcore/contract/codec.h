@@ -61,4 +61,14 @@ constexpr size_t SlotsReplyBytes(size_t slot_count) {
 Code CheckEmptyBody(ByteView body);
 Code CheckPingBody(ByteView body);
 
+// The body of any request; the member of its type is filled.
+struct RequestBody {
+  HelloRequest hello;
+  OpenRequest open;
+  CloseRequest close;
+  InsertMessage insert;
+  StepMessage step;
+};
+Code DecodeRequestBody(Type type, ByteView body, RequestBody* out);
+
 }  // namespace tp2::contract

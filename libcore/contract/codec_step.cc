@@ -188,4 +188,26 @@ void EncodeStepReply(const StepReply& reply, Bytes out) {
   }
 }
 
+Code DecodeRequestBody(Type type, ByteView body, RequestBody* out) {
+  switch (type) {
+    case Type::kHello:
+      return DecodeHelloRequest(body, &out->hello);
+    case Type::kOpen:
+      return DecodeOpenRequest(body, &out->open);
+    case Type::kClose:
+      return DecodeCloseRequest(body, &out->close);
+    case Type::kInsert:
+      return DecodeInsert(body, &out->insert);
+    case Type::kStep:
+      return DecodeStep(body, &out->step);
+    case Type::kPing:
+      return CheckPingBody(body);
+    case Type::kHealth:
+    case Type::kSlots:
+    case Type::kBye:
+      return CheckEmptyBody(body);
+  }
+  return Code::kBadFrame;
+}
+
 }  // namespace tp2::contract
