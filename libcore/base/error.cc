@@ -1,5 +1,8 @@
 #include "libcore/base/error.h"
 
+#include <cerrno>
+#include <system_error>
+
 #include "absl/strings/str_cat.h"
 
 namespace tp2 {
@@ -18,5 +21,7 @@ absl::Status WithContext(const absl::Status& status, const std::string& context)
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(context, ": ", status.message()));
 }
+
+std::string ErrnoText() { return std::generic_category().message(errno); }
 
 }  // namespace tp2

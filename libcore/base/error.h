@@ -28,4 +28,7 @@ absl::Status MakeError(absl::StatusCode code, const ErrorText& text);
 // The same error with `context: ` in front, for callers that know more about where it happened.
 absl::Status WithContext(const absl::Status& status, const std::string& context);
 
+// What errno says, as text; safe when other threads do the same, which strerror does not promise.
+std::string ErrnoText();
+
 }  // namespace tp2

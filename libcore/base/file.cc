@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,13 +23,13 @@ absl::Status Unreadable(const std::string& path, const std::string& got) {
                                                  .next = "check the path and its permissions"});
 }
 
-std::string Errno(const char* call) { return absl::StrCat(call, ": ", std::strerror(errno)); }
+std::string Errno(const char* call) { return absl::StrCat(call, ": ", ErrnoText()); }
 
 absl::StatusOr<UniqueFd> OpenRegular(const std::string& path, uint64_t* file_bytes) {
   // O_NONBLOCK: opening a FIFO by mistake must not hang; it has no effect on regular files.
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.is_open()) return Unreadable(path, std::strerror(errno));
-  struct stat info;
+  if (!fd.is_open()) return Unreadable(path, ErrnoText());
+  struct stat info = {};
   if (::fstat(fd.get(), &info) != 0) return Unreadable(path, Errno("fstat"));
   if (!S_ISREG(info.st_mode)) return Unreadable(path, "not a regular file");
   *file_bytes = static_cast<uint64_t>(info.st_size);
@@ -118,7 +117,7 @@ absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Create(const std::string& pat
     return AlreadyThere(path);
   std::string temporary = absl::StrCat(path, ".tmp.XXXXXX");
   UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!fd.is_open()) return Unwritable(path, std::strerror(errno));
+  if (!fd.is_open()) return Unwritable(path, ErrnoText());
   if (::fchmod(fd.get(), 0644) != 0) {
     const absl::Status status = Unwritable(path, Errno("fchmod"));
     ::unlink(temporary.c_str());
@@ -151,8 +150,7 @@ absl::Status AtomicFileWriter::Commit() {
   // call either way.
   const int done = if_exists_ == IfExists::kRefuse ? ::link(temporary_.c_str(), path_.c_str())
                                                    : ::rename(temporary_.c_str(), path_.c_str());
-  if (done != 0)
-    return errno == EEXIST ? AlreadyThere(path_) : Unwritable(path_, std::strerror(errno));
+  if (done != 0) return errno == EEXIST ? AlreadyThere(path_) : Unwritable(path_, ErrnoText());
   if (if_exists_ == IfExists::kRefuse) ::unlink(temporary_.c_str());
   fd_.Reset();
   return absl::OkStatus();

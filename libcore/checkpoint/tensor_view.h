@@ -5,14 +5,38 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tp2 {
 
-enum class DType : uint8_t { kBf16, kF16, kF32, kI16, kI32, kFp8E4m3, kU8, kOther };
+// Every dtype of the safetensors format with whole bytes per element; kOther: the packed ones.
+enum class DType : uint8_t {
+  kBf16,
+  kF16,
+  kF32,
+  kI16,
+  kI32,
+  kFp8E4m3,
+  kFp8E8m0,
+  kU8,
+  kBool,
+  kI8,
+  kFp8E5m2,
+  kU16,
+  kU32,
+  kI64,
+  kU64,
+  kF64,
+  kOther
+};
 
-const char* DTypeName(DType dtype);  // safetensors spelling: "BF16", "F8_E4M3", ...
-int DTypeBytes(DType dtype);         // 0 for kOther
+const char* DTypeName(DType dtype);        // safetensors spelling: "BF16", "F8_E4M3", ...
+int DTypeBytes(DType dtype);               // 0 for kOther
+DType DTypeOfName(std::string_view name);  // kOther for names without whole bytes per element
+
+// "[16, 80, 96]", "[]".
+std::string ShapeText(const std::vector<int64_t>& shape);
 
 struct TensorView {
   std::string name;

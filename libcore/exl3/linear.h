@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "libcore/base/thread_pool.h"
 #include "libcore/exl3/matrix.h"
@@ -36,6 +37,11 @@ struct LinearArgs {
 };
 
 void Linear(const LinearArgs& args, ThreadPool& pool);
+
+// Several products at once, spread over all (matrix, 128 outputs) pairs, so that many small expert
+// matrices keep every thread busy. Outputs must not overlap each other or any input; inputs may be
+// shared. Each product has the bits of Linear.
+void LinearBatch(std::span<const LinearArgs> batch, ThreadPool& pool);
 
 // True when the matrix has the exact integer path, i.e. its products are one set of bits
 // everywhere.
