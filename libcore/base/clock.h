@@ -1,4 +1,5 @@
-// Time as a value: everything that waits or measures takes a Clock, so that tests can move time by hand.
+// Time as a value: everything that waits or measures takes a Clock, so that tests can move time by
+// hand.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Content digests. XXH3 tells whether bits are the same; SHA-256 names what two parties must agree on.
+// Content digests. XXH3 tells whether bits are the same; SHA-256 names what two parties must agree
+// on.
 #pragma once
 
 #include <array>

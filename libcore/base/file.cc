@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,18 +16,20 @@ namespace tp2 {
 namespace {
 
 absl::Status Unreadable(const std::string& path, const std::string& got) {
-  return MakeError(absl::StatusCode::kDataLoss,
-                   {.what = path, .expected = "a readable file", .got = got, .where = "",
-                    .next = "check the path and its permissions"});
+  return MakeError(absl::StatusCode::kDataLoss, {.what = path,
+                                                 .expected = "a readable file",
+                                                 .got = got,
+                                                 .where = "",
+                                                 .next = "check the path and its permissions"});
 }
 
-std::string Errno(const char* call) { return absl::StrCat(call, ": ", std::strerror(errno)); }
+std::string Errno(const char* call) { return absl::StrCat(call, ": ", ErrnoText()); }
 
 absl::StatusOr<UniqueFd> OpenRegular(const std::string& path, uint64_t* file_bytes) {
   // O_NONBLOCK: opening a FIFO by mistake must not hang; it has no effect on regular files.
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.is_open()) return Unreadable(path, std::strerror(errno));
-  struct stat info;
+  if (!fd.is_open()) return Unreadable(path, ErrnoText());
+  struct stat info = {};
   if (::fstat(fd.get(), &info) != 0) return Unreadable(path, Errno("fstat"));
   if (!S_ISREG(info.st_mode)) return Unreadable(path, "not a regular file");
   *file_bytes = static_cast<uint64_t>(info.st_size);
@@ -85,13 +86,19 @@ namespace {
 
 absl::Status Unwritable(const std::string& path, const std::string& got) {
   return MakeError(absl::StatusCode::kInvalidArgument,
-                   {.what = path, .expected = "a writable place", .got = got, .where = "",
+                   {.what = path,
+                    .expected = "a writable place",
+                    .got = got,
+                    .where = "",
                     .next = "check the folder, its permissions and the free space"});
 }
 
 absl::Status AlreadyThere(const std::string& path) {
   return MakeError(absl::StatusCode::kInvalidArgument,
-                   {.what = path, .expected = "no such file yet", .got = "an existing file", .where = "",
+                   {.what = path,
+                    .expected = "no such file yet",
+                    .got = "an existing file",
+                    .where = "",
                     .next = "choose another name or remove it first"});
 }
 
@@ -106,10 +113,11 @@ AtomicFileWriter::AtomicFileWriter(std::string path, std::string temporary, Uniq
 
 absl::StatusOr<AtomicFileWriter> AtomicFileWriter::Create(const std::string& path,
                                                           IfExists if_exists) {
-  if (if_exists == IfExists::kRefuse && ::access(path.c_str(), F_OK) == 0) return AlreadyThere(path);
+  if (if_exists == IfExists::kRefuse && ::access(path.c_str(), F_OK) == 0)
+    return AlreadyThere(path);
   std::string temporary = absl::StrCat(path, ".tmp.XXXXXX");
   UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!fd.is_open()) return Unwritable(path, std::strerror(errno));
+  if (!fd.is_open()) return Unwritable(path, ErrnoText());
   if (::fchmod(fd.get(), 0644) != 0) {
     const absl::Status status = Unwritable(path, Errno("fchmod"));
     ::unlink(temporary.c_str());
@@ -138,16 +146,18 @@ absl::Status AtomicFileWriter::Append(std::string_view text) {
 
 absl::Status AtomicFileWriter::Commit() {
   if (::fsync(fd_.get()) != 0) return Unwritable(path_, Errno("fsync"));
-  // link() refuses an existing name, rename() replaces it: the check and the act are one system call either way.
+  // link() refuses an existing name, rename() replaces it: the check and the act are one system
+  // call either way.
   const int done = if_exists_ == IfExists::kRefuse ? ::link(temporary_.c_str(), path_.c_str())
                                                    : ::rename(temporary_.c_str(), path_.c_str());
-  if (done != 0) return errno == EEXIST ? AlreadyThere(path_) : Unwritable(path_, std::strerror(errno));
+  if (done != 0) return errno == EEXIST ? AlreadyThere(path_) : Unwritable(path_, ErrnoText());
   if (if_exists_ == IfExists::kRefuse) ::unlink(temporary_.c_str());
   fd_.Reset();
   return absl::OkStatus();
 }
 
-absl::Status WriteFileAtomically(const std::string& path, std::string_view text, IfExists if_exists) {
+absl::Status WriteFileAtomically(const std::string& path, std::string_view text,
+                                 IfExists if_exists) {
   TP2_ASSIGN_OR_RETURN(AtomicFileWriter writer, AtomicFileWriter::Create(path, if_exists));
   TP2_RETURN_IF_ERROR(writer.Append(text));
   return writer.Commit();

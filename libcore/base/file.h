@@ -13,7 +13,8 @@
 
 namespace tp2 {
 
-// A whole regular file mapped read-only. Views into bytes() live as long as the map. Thread-compatible.
+// A whole regular file mapped read-only. Views into bytes() live as long as the map.
+// Thread-compatible.
 class MappedFile {
  public:
   // Errors: kDataLoss when the file is missing, unreadable, not a regular file or empty.
@@ -32,13 +33,15 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// The whole text of a small file. Errors: kDataLoss when it is missing, unreadable or larger than max_bytes.
+// The whole text of a small file. Errors: kDataLoss when it is missing, unreadable or larger than
+// max_bytes.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_bytes);
 
 enum class IfExists { kRefuse, kReplace };
 
-// A file that appears under its name complete or not at all: bytes go to a temporary file beside it, Commit syncs and
-// renames; a writer that goes away without Commit leaves nothing behind. Thread-compatible.
+// A file that appears under its name complete or not at all: bytes go to a temporary file beside
+// it, Commit syncs and renames; a writer that goes away without Commit leaves nothing behind.
+// Thread-compatible.
 class AtomicFileWriter {
  public:
   // kRefuse: kInvalidArgument when `path` exists, now or at Commit.
@@ -62,6 +65,7 @@ class AtomicFileWriter {
 };
 
 // One-call form of AtomicFileWriter.
-absl::Status WriteFileAtomically(const std::string& path, std::string_view text, IfExists if_exists);
+absl::Status WriteFileAtomically(const std::string& path, std::string_view text,
+                                 IfExists if_exists);
 
 }  // namespace tp2

@@ -11,9 +11,11 @@ namespace tp2 {
 namespace {
 
 absl::Status BadJson(const std::string& where, const std::string& got) {
-  return MakeError(absl::StatusCode::kInvalidArgument,
-                   {.what = "JSON", .expected = "one well-formed value", .got = got, .where = where,
-                    .next = "repair or regenerate the file"});
+  return MakeError(absl::StatusCode::kInvalidArgument, {.what = "JSON",
+                                                        .expected = "one well-formed value",
+                                                        .got = got,
+                                                        .where = where,
+                                                        .next = "repair or regenerate the file"});
 }
 
 // Watches the event stream that builds the document; the first complaint wins and ends the parse.
@@ -62,7 +64,8 @@ absl::StatusOr<Json> ParseJson(std::string_view text, const std::string& where,
     return BadJson(where, absl::StrCat(text.size(), " bytes, more than ", limits.max_bytes));
   }
   StrictWatch watch(limits.max_depth);
-  // The library recurses nowhere while parsing, but its destructor and our readers do: depth is bounded above.
+  // The library recurses nowhere while parsing, but its destructor and our readers do: depth is
+  // bounded above.
   const auto callback = [&watch](int depth, Json::parse_event_t event, Json& parsed) {
     return watch.On(depth, event, parsed);
   };

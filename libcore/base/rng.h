@@ -1,4 +1,5 @@
-// Deterministic random bits for synthetic weights and tests: the same on every machine for one seed.
+// Deterministic random bits for synthetic weights and tests: the same on every machine for one
+// seed.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ constexpr uint64_t Mix64(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// Counter-based: value number `counter` of stream `stream`, so that any part can be produced without the rest.
+// Counter-based: value number `counter` of stream `stream`, so that any part can be produced
+// without the rest.
 constexpr uint64_t RandomAt(uint64_t stream, uint64_t counter) {
   return Mix64(Mix64(stream) ^ (counter * 0xD1342543DE82EF95u));
 }

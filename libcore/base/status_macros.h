@@ -6,10 +6,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define TP2_RETURN_IF_ERROR(expression)                   \
-  do {                                                    \
-    absl::Status tp2_status_ = (expression);              \
-    if (!tp2_status_.ok()) return tp2_status_;            \
+#define TP2_RETURN_IF_ERROR(expression)        \
+  do {                                         \
+    absl::Status tp2_status_ = (expression);   \
+    if (!tp2_status_.ok()) return tp2_status_; \
   } while (false)
 
 #define TP2_CONCAT_INNER_(a, b) a##b

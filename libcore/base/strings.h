@@ -1,4 +1,5 @@
-// Bridge between std::string_view and Debian's Abseil, which is built with a string_view type of its own.
+// Bridge between std::string_view and Debian's Abseil, which is built with a string_view type of
+// its own.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A fixed team of threads for data-parallel loops. Results never depend on the number of threads: every index is
-// computed whole by one thread.
+// A fixed team of threads for data-parallel loops. Results never depend on the number of threads:
+// every index is computed whole by one thread.
 #pragma once
 
 #include <condition_variable>
@@ -22,8 +22,8 @@ class ThreadPool {
 
   int thread_count() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls body(index) for every index in [0, count), each once, and returns when all are done. The body must not
-  // throw and must not call ParallelFor of the same pool.
+  // Calls body(index) for every index in [0, count), each once, and returns when all are done. The
+  // body must not throw and must not call ParallelFor of the same pool.
   void ParallelFor(int64_t count, const std::function<void(int64_t index)>& body);
 
  private:

@@ -4,7 +4,7 @@ add_library(tp2_options INTERFACE)
 target_include_directories(tp2_options INTERFACE ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 target_compile_options(tp2_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wno-unused-parameter -Werror=unused-result
-    -Werror=return-type -ffp-contract=off -fno-fast-math>)
+    -Werror=return-type -ffp-contract=off>)
 target_link_libraries(tp2_options INTERFACE Threads::Threads)
 
 # tp2_library(name SOURCES a.cc b.cc HEADERS a.h b.h DEPS tp2_base absl::status)

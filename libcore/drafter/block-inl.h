@@ -1,0 +1,203 @@
+// Body of the controller: the block forward, the head and the Markov loop.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "libcore/drafter/drafter.h"
+
+namespace tp2 {
+
+template <OpSet O>
+void Drafter<O>::UploadBlock(RankType& rank, const StepRequest& request) {
+  const int requests = static_cast<int>(request.entries.size());
+  std::vector<int32_t> ids, tokens;
+  std::vector<int64_t> positions;
+  std::vector<WindowRows> windows;
+  for (const StepEntry& entry : request.entries) {
+    const SlotWindow& window = windows_[entry.rows.slot];
+    windows.push_back(
+        {window.WindowBegin(config_.window), entry.rows.slot, window.WindowRows(config_.window)});
+    for (int j = 0; j < kBlockRows; ++j) {
+      ids.push_back(j == 0 ? entry.anchor : config_.noise_token);
+      positions.push_back(window.length() + j);
+    }
+    tokens.push_back(entry.anchor);
+    tokens.resize(tokens.size() + kBlockRows, -1);
+  }
+  const int r = rank.index;
+  ops_->Upload(r, std::span<const int32_t>(ids), rank.block_ids.data());
+  ops_->Upload(r, std::span<const int64_t>(positions), rank.block_positions.data());
+  ops_->Upload(r, std::span<const WindowRows>(windows), rank.windows.data());
+  ops_->Upload(r, std::span<const int32_t>(tokens), rank.tokens.data());
+  ops_->Embed(r, {rank.block_ids.data(), requests * kBlockRows, rank.weights.embed,
+                  rank.streams.data(), rank.pre.data()});
+}
+
+// The weights with which a sublayer collapses its input. v41 delays them by one sublayer: attention
+// uses the previous stage's FFN mix (or copy 0), the FFN uses attention's. v4 uses the sublayer's
+// own.
+struct CollapseWeights {
+  const float* weights;
+  int64_t stride;
+};
+
+inline CollapseWeights PreOf(const MixCoefficients* mix) {
+  static_assert(sizeof(MixCoefficients) % sizeof(float) == 0);
+  return {mix->pre, sizeof(MixCoefficients) / sizeof(float)};
+}
+
+template <OpSet O>
+void Drafter<O>::RunStage(int s, int requests) {
+  const int rows = requests * kBlockRows;
+  const bool is_v41 = config_.arch == Arch::kV41;
+  const auto enter = [&](RankType& rank, const CollapseWeights& pre, Half16View norm) {
+    ops_->Collapse(rank.index,
+                   {rank.streams.data(), pre.weights, pre.stride, RowPick{}, rows, rank.x.data()});
+    ops_->RmsNorm(rank.index,
+                  {rank.x.data(), norm, config_.norm_eps, rows, config_.dim, rank.x.data()});
+  };
+  ForEachRank([&](RankType& rank) {
+    const RankStage& stage = rank.weights.stages[s];
+    ops_->Mix(rank.index, {rank.streams.data(), stage.attn_mix, rows, rank.attn_mix.data()});
+    CollapseWeights pre = PreOf(rank.attn_mix.data());
+    if (is_v41 && s == 0) pre = {rank.pre.data(), kStreams};
+    if (is_v41 && s > 0) pre = PreOf(rank.ffn_mix.data());
+    enter(rank, pre, stage.attn_norm);
+    ObserveMix(rank, "attn", s, rank.attn_mix.data(), rows);
+    Observe(rank, "attn_in", s, rank.x.data(), {rows, config_.dim});
+    AttentionPartials(rank, s, requests);
+  });
+  ReduceAndUpdate(s, rows, /*is_attention=*/true);
+  ForEachRank([&](RankType& rank) {
+    const RankStage& stage = rank.weights.stages[s];
+    // v41's next attention collapse must still see this stage's FFN mix, so it is written only
+    // after the use above.
+    ops_->Mix(rank.index, {rank.streams.data(), stage.ffn_mix, rows, rank.ffn_mix.data()});
+    enter(rank, PreOf(is_v41 ? rank.attn_mix.data() : rank.ffn_mix.data()), stage.ffn_norm);
+    ObserveMix(rank, "ffn", s, rank.ffn_mix.data(), rows);
+    Observe(rank, "ffn_in", s, rank.x.data(), {rows, config_.dim});
+    FfnPartials(rank, s, rows);
+  });
+  ReduceAndUpdate(s, rows, /*is_attention=*/false);
+}
+
+template <OpSet O>
+void Drafter<O>::AttentionPartials(RankType& rank, int s, int requests) {
+  const int r = rank.index;
+  const int rows = requests * kBlockRows;
+  const int heads = rank.plan.heads.count();
+  const RankStage& stage = rank.weights.stages[s];
+  const int q_lora = config_.q_lora_rank;
+  float* query_rank = rank.query_rank.data();
+  ops_->Linear(r, {&stage.wq_a, rank.x.data(), config_.dim, rows, query_rank});
+  ops_->RmsNorm(r, {query_rank, stage.q_norm, config_.norm_eps, rows, q_lora, query_rank});
+  ops_->Linear(r, {&stage.wq_b, query_rank, q_lora, rows, rank.q.data()});
+  ops_->QueryFinish(r, {rank.q.data(), rank.block_positions.data(), rows, heads});
+  float* kv = rank.kv.data();
+  ops_->Linear(r, {&stage.wkv, rank.x.data(), config_.dim, rows, kv});
+  ops_->RmsNorm(r, {kv, stage.kv_norm, config_.norm_eps, rows, config_.head_dim, kv});
+  ops_->KvFinish(
+      r, {kv, rank.block_positions.data(), rows, rank.block_kv.data(), rank.block_out_rows.data()});
+  ops_->Attention(r,
+                  {rank.q.data(), rank.rings[s].data(), rank.windows.data(), rank.block_kv.data(),
+                   stage.attn_sink, rank.block_positions.data(), requests, heads, rank.o.data()});
+  const int groups = rank.plan.groups.count();
+  ops_->GroupedOutput(r, {rank.o.data(), &stage.wo_a, rows, groups, rank.z.data()});
+  const int64_t z_values = static_cast<int64_t>(groups) * config_.o_lora_rank;
+  int64_t begin = 0;
+  for (size_t half = 0; half < stage.wo_b.size(); ++half) {
+    ops_->Linear(r, {&stage.wo_b[half], rank.z.data() + begin, z_values, rows,
+                     rank.partials.data() + static_cast<int64_t>(half) * rank.half_stride()});
+    begin += stage.wo_b[half].k;
+  }
+  ObserveRing(rank, s, requests);
+  Observe(rank, "qr", s, query_rank, {rows, q_lora});
+  Observe(rank, "q", s, rank.q.data(), {rows, heads, config_.head_dim});
+  Observe(rank, "k_block", s, rank.block_kv.data(), {rows, config_.head_dim});
+  Observe(rank, "o", s, rank.o.data(), {rows, heads, config_.head_dim});
+  Observe(rank, "z", s, rank.z.data(), {rows, z_values});
+}
+
+template <OpSet O>
+void Drafter<O>::FfnPartials(RankType& rank, int s, int rows) {
+  const RankStage& stage = rank.weights.stages[s];
+  ops_->Router(rank.index, {rank.x.data(), stage.gate, stage.gate_bias, rows,
+                            rank.router_logits.data(), rank.choices.data()});
+  ops_->Experts(rank.index, {rank.x.data(), rank.choices.data(), &stage, rows, rank.partials.data(),
+                             rank.half_stride()});
+  ObserveRouting(rank, s, rows);
+}
+
+template <OpSet O>
+void Drafter<O>::ReduceAndUpdate(int s, int rows, bool is_attention) {
+  std::vector<AllReduceArgs<S>> sums;
+  ForEachRank([&](RankType& rank) {
+    sums.push_back({rank.partials.data(), rank.half_stride(), rows, rank.y.data()});
+  });
+  ops_->AllReduce(sums);
+  ForEachRank([&](RankType& rank) {
+    const MixCoefficients* mix = is_attention ? rank.attn_mix.data() : rank.ffn_mix.data();
+    ops_->Update(rank.index, {rank.streams.data(), rank.y.data(), mix, rows});
+    Observe(rank, is_attention ? "attn_out" : "ffn_out", s, rank.y.data(), {rows, config_.dim});
+    Observe(rank, is_attention ? "streams_attn" : "streams", s, rank.streams.data(),
+            {rows, kStreams, config_.dim});
+  });
+}
+
+template <OpSet O>
+void Drafter<O>::RunHead(int requests, int n_out) {
+  const int block_rows = requests * kBlockRows;
+  const int rows = requests * n_out;
+  const RowPick pick = {n_out, kBlockRows};
+  ForEachRank([&](RankType& rank) {
+    const int r = rank.index;
+    CollapseWeights pre = PreOf(rank.ffn_mix.data());
+    if (config_.arch == Arch::kV4) {
+      ops_->HeadMix(r, {rank.streams.data(), rank.weights.head_mix_fn, rank.weights.head_mix_base,
+                        rank.weights.head_mix_scale, block_rows, rank.pre.data()});
+      pre = {rank.pre.data(), kStreams};
+    }
+    ops_->Collapse(
+        r, {rank.streams.data(), pre.weights, pre.stride, pick, rows, rank.collapse.data()});
+    ops_->RmsNorm(r, {rank.collapse.data(), rank.weights.final_norm, config_.norm_eps, rows,
+                      config_.dim, rank.hidden.data()});
+    ops_->Linear(r, {&rank.weights.head, rank.hidden.data(), config_.dim, rows, rank.base.data()});
+    Observe(rank, "collapse", -1, rank.collapse.data(), {rows, config_.dim});
+    Observe(rank, "hidden", -1, rank.hidden.data(), {rows, config_.dim});
+    Observe(rank, "base_logits", -1, rank.base.data(), {rows, rank.plan.vocab.count()});
+  });
+  for (int i = 0; i < n_out; ++i) {
+    std::vector<ExchangeArgs> exchanges;
+    ForEachRank([&](RankType& rank) {
+      const int64_t vocab = rank.plan.vocab.count();
+      ops_->Markov(rank.index, {.base = rank.base.data() + i * vocab,
+                                .base_stride = n_out * vocab,
+                                .previous = rank.tokens.data() + i,
+                                .previous_stride = kTokensPerRequest,
+                                .embed = rank.weights.markov_embed,
+                                .head = rank.weights.markov_head,
+                                .vocab_begin = rank.plan.vocab.begin,
+                                .requests = requests,
+                                .best = rank.best.data()});
+      exchanges.push_back({.best = rank.best.data(),
+                           .requests = requests,
+                           .token = rank.tokens.data() + i + 1,
+                           .token_stride = kTokensPerRequest,
+                           .runner_up = rank.runner_up.data() + i,
+                           .margin = rank.margin.data() + i,
+                           .result_stride = kBlockRows});
+      ObserveBest(rank, i, requests);
+    });
+    ops_->Exchange(exchanges);
+  }
+  ForEachRank([&](RankType& rank) {
+    if (!rank.plan.has_confidence) return;
+    ops_->Confidence(rank.index, {rank.collapse.data(), rank.tokens.data(), kTokensPerRequest,
+                                  rank.weights.confidence, rank.weights.markov_embed, requests,
+                                  n_out, rank.confidence.data()});
+    Observe(rank, "confidence", -1, rank.confidence.data(), {requests, kBlockRows});
+  });
+}
+
+}  // namespace tp2

@@ -1,0 +1,90 @@
+// The controller: context insert and draft step over an op set and one or more ranks. Knows shapes
+// and order, no arithmetic and no hardware. Source of the order: research note dspark-model,
+// sections 4 to 8.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "libcore/base/clock.h"
+#include "libcore/checkpoint/loader.h"
+#include "libcore/drafter/observer.h"
+#include "libcore/drafter/rank.h"
+#include "libcore/drafter/step_engine.h"
+#include "libcore/ops/op_set.h"
+
+namespace tp2 {
+
+template <OpSet O>
+class Drafter final : public StepEngine {
+ public:
+  // One rank per plan, all in this process; `ops` has an error latch for each of them.
+  Drafter(EngineInfo info, std::unique_ptr<Checkpoint> checkpoint, std::unique_ptr<O> ops,
+          std::span<const ShardPlan> plans);
+
+  const EngineInfo& info() const override { return info_; }
+  absl::Status ResetSlot(int slot, int64_t base) override;
+  const SlotWindow& window(int slot) const override { return windows_[slot]; }
+  absl::Status Insert(const InsertRows& rows) override;
+  absl::StatusOr<StepOutputs> Step(const StepRequest& request) override;
+  bool is_healthy() const override { return true; }
+
+  // `observer` may be null; it must outlive its use. Only rank 0's tensors are shown.
+  void set_observer(StepObserver* observer) { observer_ = observer; }
+
+ private:
+  using S = typename O::Stored;
+  using RankType = Rank<O>;
+
+  // One context row on its way into a ring.
+  struct RowSource {
+    int slot;
+    int64_t position;
+    const Bf16* values;
+  };
+
+  template <class Fn>
+  void ForEachRank(Fn&& fn) {
+    for (auto& rank : ranks_) fn(*rank);
+  }
+
+  absl::Status CheckInsert(const InsertRows& rows) const;
+  absl::Status CheckStep(const StepRequest& request) const;
+  absl::Status TakeErrors();
+
+  void InsertAll(std::span<const InsertRows> inserts);
+  void InsertChunk(RankType& rank, RowKind kind, std::span<const RowSource> rows);
+
+  void UploadBlock(RankType& rank, const StepRequest& request);
+  void RunStage(int stage, int requests);
+  void AttentionPartials(RankType& rank, int stage, int requests);
+  void FfnPartials(RankType& rank, int stage, int rows);
+  void ReduceAndUpdate(int stage, int rows, bool is_attention);
+  void RunHead(int requests, int n_out);
+  StepOutputs Collect(const StepRequest& request);
+  void CollectDebug(const StepRequest& request, StepOutputs& outputs);
+
+  template <class T>
+  void Observe(const RankType& rank, const char* name, int stage, const T* values,
+               std::vector<int64_t> shape);
+  void ObserveMix(const RankType& rank, const char* sublayer, int stage, const MixCoefficients* mix,
+                  int rows);
+  void ObserveRing(const RankType& rank, int stage, int requests);
+  void ObserveRouting(const RankType& rank, int stage, int rows);
+  void ObserveBest(const RankType& rank, int position, int requests);
+
+  EngineInfo info_;
+  const DrafterConfig& config_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+  std::unique_ptr<O> ops_;
+  std::vector<std::unique_ptr<RankType>> ranks_;
+  std::vector<SlotWindow> windows_;
+  SteadyClock clock_;
+  StepObserver* observer_ = nullptr;
+};
+
+}  // namespace tp2

@@ -1,0 +1,84 @@
+// The CPU op set: the definition of the product's bits. Every operation finishes before it returns.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "libcore/base/thread_pool.h"
+#include "libcore/math/rope.h"
+#include "libcore/model/drafter_config.h"
+#include "libcore/ops/first_error.h"
+#include "libcore/ops/op_args.h"
+#include "libcore/ops/op_set.h"
+
+namespace tp2 {
+
+// Thread-compatible. S is Bf16 in the product.
+template <class S>
+class CpuOps {
+ public:
+  using Stored = S;
+  template <class T>
+  using Buffer = std::vector<T>;
+
+  // `rank_count` error latches; `thread_count` as ThreadPool.
+  CpuOps(const DrafterConfig& config, int rank_count, int thread_count);
+
+  template <class T>
+  Buffer<T> Allocate(int rank, int64_t count) {
+    return Buffer<T>(static_cast<size_t>(count));
+  }
+
+  template <class T>
+  void Upload(int rank, std::span<const T> host, T* out) {
+    std::copy(host.begin(), host.end(), out);
+  }
+  template <class T>
+  void Download(int rank, const T* in, std::span<T> host) {
+    std::copy_n(in, host.size(), host.begin());
+  }
+
+  void Widen(int rank, const WidenArgs& args);
+  void Linear(int rank, const LinearOpArgs& args);
+  void RmsNorm(int rank, const RmsNormArgs& args);
+  void KvFinish(int rank, const KvFinishArgs<S>& args);
+  void QueryFinish(int rank, const QueryFinishArgs& args);
+  void Embed(int rank, const EmbedArgs<S>& args);
+  void Mix(int rank, const MixArgs<S>& args);
+  void HeadMix(int rank, const HeadMixArgs<S>& args);
+  void Collapse(int rank, const CollapseArgs<S>& args);
+  void Update(int rank, const UpdateArgs<S>& args);
+  void Attention(int rank, const AttentionArgs<S>& args);
+  void GroupedOutput(int rank, const GroupedOutputArgs& args);
+  void Router(int rank, const RouterArgs& args);
+  void Experts(int rank, const ExpertsArgs& args);
+  void Markov(int rank, const MarkovArgs& args);
+  void Confidence(int rank, const ConfidenceArgs& args);
+  void AllReduce(std::span<const AllReduceArgs<S>> ranks);
+  void Exchange(std::span<const ExchangeArgs> ranks);
+
+  FirstError& error(int rank) { return errors_[rank]; }
+
+ private:
+  std::vector<float> WidenRow(Half16View view, int64_t row) const;
+  // out[row] = dots of `fn` with the flattened streams and the inverse RMS of the latter.
+  struct StreamDots {
+    std::vector<float> dots;         // [rows, outputs]
+    std::vector<float> inverse_rms;  // [rows]
+  };
+  StreamDots DotStreams(const S* streams, int rows, const float* fn, int outputs);
+
+  DrafterConfig config_;
+  ThreadPool pool_;
+  std::vector<float> frequencies_;  // [rope_dims / 2]
+  float score_scale_;               // 1 / sqrt(head_dim)
+  std::vector<FirstError> errors_;
+};
+
+extern template class CpuOps<Bf16>;
+extern template class CpuOps<float>;
+
+static_assert(OpSet<CpuOps<Bf16>>);
+
+}  // namespace tp2

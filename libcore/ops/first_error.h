@@ -1,0 +1,34 @@
+// The first failure inside a step. Ops return void while they enqueue; the controller looks here at
+// the end of a step.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace tp2 {
+
+class FirstError {
+ public:
+  // `op` and `what` must be string literals.
+  void Note(const char* op, const char* what) {
+    if (op_ == nullptr) {
+      op_ = op;
+      what_ = what;
+    }
+  }
+  bool is_set() const { return op_ != nullptr; }
+
+  // The latched failure as a status, and an empty latch.
+  absl::Status Take() {
+    if (op_ == nullptr) return absl::OkStatus();
+    const absl::Status status = absl::InternalError(absl::StrCat(op_, ": ", what_));
+    op_ = nullptr;
+    return status;
+  }
+
+ private:
+  const char* op_ = nullptr;
+  const char* what_ = nullptr;
+};
+
+}  // namespace tp2

@@ -1,0 +1,54 @@
+// What the drafter's controller asks of an op set. A missing operation is a compile error that
+// names this concept.
+#pragma once
+
+#include <concepts>
+#include <span>
+#include <utility>
+
+#include "libcore/ops/first_error.h"
+#include "libcore/ops/op_args.h"
+
+namespace tp2 {
+
+// An op set enqueues work for one rank at a time; failures go to the rank's FirstError. Collectives
+// take all active ranks, because in one process both halves must be issued before either can
+// finish.
+template <class O>
+concept OpSet = requires(
+    O ops, int rank, const WidenArgs& widen, const LinearOpArgs& linear, const RmsNormArgs& norm,
+    const KvFinishArgs<typename O::Stored>& kv, const QueryFinishArgs& query,
+    const EmbedArgs<typename O::Stored>& embed, const MixArgs<typename O::Stored>& mix,
+    const HeadMixArgs<typename O::Stored>& head_mix,
+    const CollapseArgs<typename O::Stored>& collapse, const UpdateArgs<typename O::Stored>& update,
+    const AttentionArgs<typename O::Stored>& attention, const GroupedOutputArgs& grouped,
+    const RouterArgs& router, const ExpertsArgs& experts, const MarkovArgs& markov,
+    const ConfidenceArgs& confidence, std::span<const AllReduceArgs<typename O::Stored>> sums,
+    std::span<const ExchangeArgs> exchanges) {
+  typename O::Stored;
+  { ops.Widen(rank, widen) } -> std::same_as<void>;
+  { ops.Linear(rank, linear) } -> std::same_as<void>;
+  { ops.RmsNorm(rank, norm) } -> std::same_as<void>;
+  { ops.KvFinish(rank, kv) } -> std::same_as<void>;
+  { ops.QueryFinish(rank, query) } -> std::same_as<void>;
+  { ops.Embed(rank, embed) } -> std::same_as<void>;
+  { ops.Mix(rank, mix) } -> std::same_as<void>;
+  { ops.HeadMix(rank, head_mix) } -> std::same_as<void>;
+  { ops.Collapse(rank, collapse) } -> std::same_as<void>;
+  { ops.Update(rank, update) } -> std::same_as<void>;
+  { ops.Attention(rank, attention) } -> std::same_as<void>;
+  { ops.GroupedOutput(rank, grouped) } -> std::same_as<void>;
+  { ops.Router(rank, router) } -> std::same_as<void>;
+  { ops.Experts(rank, experts) } -> std::same_as<void>;
+  { ops.Markov(rank, markov) } -> std::same_as<void>;
+  { ops.Confidence(rank, confidence) } -> std::same_as<void>;
+  { ops.AllReduce(sums) } -> std::same_as<void>;      // one entry per active rank, in rank order
+  { ops.Exchange(exchanges) } -> std::same_as<void>;  // one entry per active rank, in rank order
+  // Host values to a rank's memory and back; Download waits for the rank's work.
+  { ops.Upload(rank, std::span<const float>(), std::declval<float*>()) } -> std::same_as<void>;
+  { ops.Download(rank, std::declval<const float*>(), std::span<float>()) } -> std::same_as<void>;
+  { ops.template Allocate<float>(rank, int64_t{1}).data() } -> std::same_as<float*>;
+  { ops.error(rank) } -> std::same_as<FirstError&>;
+};
+
+}  // namespace tp2

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# ci.sh: the stages of continuous integration, the same on a laptop; stops at the first failure.
+#
+# usage: scripts/ci.sh [STAGE...]      without stages: all of them except clang-tidy
+#   tidy        layering and style rules, their self-test, formatting, shellcheck (seconds)
+#   dev         g++: everything builds, every public header compiles alone, all CPU tests
+#   clang       clang++ with warnings as errors, all CPU tests
+#   asan        address and undefined-behaviour sanitizers, all CPU tests
+#   tsan        thread sanitizer, the tests that start threads
+#   fuzz        every fuzz target for FUZZ_SECONDS (default 15) from its corpus
+#   bits        one digest from every compiler, optimization level and vector width
+#   clang-tidy  static analysis of host files that differ from main (all of them: preset tidy)
+#
+# Prints one line per stage and a table of times at the end. Packages come from scripts/setup.sh.
+set -euo pipefail
+# shellcheck source=scripts/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+# run_tests PRESET [CTEST ARGUMENT...]: quiet unless something fails; style has a stage of its own.
+# A test preset's filters win over the command line, so the folder is named instead of the preset.
+run_tests() {
+  local preset=$1 log
+  shift
+  log=$(log_file "ctest-$preset")
+  ctest --test-dir "$repo_root/build/$preset" --parallel "$(nproc)" --no-tests=error \
+    --output-on-failure --label-exclude 'gpu|pair|bench|tidy' "$@" >"$log" 2>&1 ||
+    { tail -n 80 "$log" >&2
+      fail 1 "tests of preset $preset failed; the whole log is $log"; }
+  grep -E 'tests passed' "$log"
+}
+
+stage_tidy() {
+  python3 "$repo_root/scripts/tidy.py" --self-test
+  python3 "$repo_root/scripts/tidy.py"
+  "$repo_root/scripts/format.sh" --check
+  "$repo_root/scripts/shell_check.sh"
+}
+
+stage_dev() {
+  configure_and_build dev
+  configure_and_build dev all_verify_interface_header_sets
+  run_tests dev
+}
+
+stage_clang() {
+  configure_and_build clang
+  run_tests clang
+}
+
+stage_asan() {
+  configure_and_build asan
+  run_tests asan
+}
+
+# Everything that starts a thread or speaks over a socket has one of these words in its test's name.
+stage_tsan() {
+  configure_and_build tsan
+  run_tests tsan --tests-regex '[Tt]hread|[Ss]erver|[Tt]ransport|[Tt]cp|[Cc]ontract|[Ss]ession'
+}
+
+stage_fuzz() {
+  local seconds=${FUZZ_SECONDS:-15} targets target work
+  (cd "$repo_root" && cmake --preset fuzz >"$(log_file configure-fuzz)" 2>&1) ||
+    { cat "$(log_file configure-fuzz)" >&2
+      fail 1 "cmake --preset fuzz failed"; }
+  mapfile -t targets < <(cd "$repo_root" && cmake --build build/fuzz --target help |
+    sed -n 's/^\([a-z0-9_]*_fuzz\): .*/\1/p' | sort -u)
+  if ((${#targets[@]} == 0)); then fail 1 "preset fuzz has no target named *_fuzz"; fi
+  configure_and_build fuzz "${targets[@]}"
+  for target in "${targets[@]}"; do
+    work=$repo_root/build/fuzz/work/$target
+    mkdir -p "$work/corpus"
+    local inputs=("$work/corpus") seeds=$repo_root/tests/fuzz/corpus/${target%_fuzz}
+    if [[ -d $seeds ]]; then inputs+=("$seeds"); fi
+    "$repo_root/build/fuzz/bin/$target" -max_total_time="$seconds" -timeout=10 \
+      -rss_limit_mb=2048 -artifact_prefix="$work/" "${inputs[@]}" \
+      >"$(log_file "$target")" 2>&1 ||
+      { tail -n 40 "$(log_file "$target")" >&2
+        fail 1 "$target found an input that breaks it: see $work"; }
+    say "$target: $(grep -oE 'Done [0-9]+ runs' "$(log_file "$target")" || echo finished)"
+  done
+}
+
+stage_bits() { "$repo_root/scripts/bits.sh"; }
+
+# Seven seconds a file: only what this branch changes; without a main branch, everything.
+stage_clang_tidy() {
+  local base files
+  base=$(git -C "$repo_root" merge-base HEAD main 2>/dev/null || true)
+  if [[ -z $base || $base == "$(git -C "$repo_root" rev-parse HEAD)" ]]; then
+    mapfile -t files < <(cpp_files | grep -E '^(libcore|cmd)/.*\.cc$')
+  else
+    mapfile -t files < <(cd "$repo_root" && git diff --name-only --diff-filter=d "$base" -- \
+      'libcore/*.cc' 'cmd/*.cc')
+  fi
+  if ((${#files[@]} == 0)); then
+    say "no host file differs from main"
+    return
+  fi
+  configure_and_build clang tp2_build_info
+  (cd "$repo_root" && printf '%s\0' "${files[@]}" |
+    xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p build/clang) ||
+    fail 1 "clang-tidy complained about some of ${#files[@]} files"
+}
+
+stages=()
+for argument in "$@"; do
+  case $argument in
+    -h | --help) print_help "$0"; exit 0 ;;
+    tidy | dev | clang | asan | tsan | fuzz | bits | clang-tidy) stages+=("$argument") ;;
+    *) fail 2 "unknown stage '$argument'; see --help" ;;
+  esac
+done
+if ((${#stages[@]} == 0)); then stages=(tidy dev clang asan tsan fuzz bits); fi
+
+table=
+for stage in "${stages[@]}"; do
+  say "stage $stage"
+  began=$SECONDS
+  "stage_${stage//-/_}"
+  table+=$(printf '  %-10s %5d s' "$stage" "$((SECONDS - began))")$'\n'
+done
+say "times:"
+printf '%s' "$table"
+say "OK: ${#stages[@]} stages in $SECONDS s"
