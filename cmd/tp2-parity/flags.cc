@@ -50,9 +50,8 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
   cmd::SetUpApp(app, "tp2-parity", "compare what drafters put out, bit by bit");
   app.require_subcommand(1);
   AddSelf(app, flags);
-  app.footer(
-      absl::StrCat("Examples:\n  tp2-parity self --model tiny\n  tp2-parity self --help\n",
-                   cmd::kExitCodesHelp));
+  app.footer(absl::StrCat("Examples:\n  tp2-parity self --model tiny\n  tp2-parity self --help\n",
+                          cmd::kExitCodesHelp));
   return cmd::ParseFlags(app, argc, argv);
 }
 

@@ -1,5 +1,5 @@
-// One digest over everything a drafter puts out in a run: drafts, confidence logits, margins, base logits and head
-// hidden. Two runs with one digest drafted the same bits.
+// One digest over everything a drafter puts out in a run: drafts, confidence logits, margins, base
+// logits and head hidden. Two runs with one digest drafted the same bits.
 #pragma once
 
 #include <cstdint>

@@ -51,8 +51,7 @@ StepEntry Workload::NextEntry(int slot, WorkloadRound& round) {
   entry.rows.position = position;
   entry.rows.kind = rng_.Below(4) == 0 ? RowKind::kMainX : RowKind::kTaps;
   entry.rows.row_count = row_count;
-  const int64_t row_values =
-      entry.rows.kind == RowKind::kTaps ? config_.tap_values() : config_.dim;
+  const int64_t row_values = entry.rows.kind == RowKind::kTaps ? config_.tap_values() : config_.dim;
   round.values.push_back(RandomRows(rng_, row_count * row_values));
   entry.anchor = static_cast<int32_t>(rng_.Below(config_.vocab));
   window.Insert(position, row_count, config_.ring_rows());

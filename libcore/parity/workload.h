@@ -1,5 +1,6 @@
-// A deterministic sequence of STEPs that exercises what serving exercises: several slots, appends, rollbacks, partial
-// and full windows, prompts, both row kinds, every batch size and n_out. The same for one seed on every machine.
+// A deterministic sequence of STEPs that exercises what serving exercises: several slots, appends,
+// rollbacks, partial and full windows, prompts, both row kinds, every batch size and n_out. The
+// same for one seed on every machine.
 #pragma once
 
 #include <cstdint>

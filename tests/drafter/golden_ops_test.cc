@@ -1,6 +1,7 @@
-// One operation at a time with the golden run's own inputs, for every round that was stored in full: the comparison in
-// which a misplaced rounding, a missing Sinkhorn step or a clamp on the wrong side cannot hide.
-// Bounds: the "one operation with golden inputs" rows of tests/golden/v41-tiny/README.md.
+// One operation at a time with the golden run's own inputs, for every round that was stored in
+// full: the comparison in which a misplaced rounding, a missing Sinkhorn step or a clamp on the
+// wrong side cannot hide. Bounds: the "one operation with golden inputs" rows of
+// tests/golden/v41-tiny/README.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +40,8 @@ constexpr OpBounds kF32 = {.file = "golden_f32.safetensors",
                            .base_logits_rel = 7e-4,
                            .stored_rel = 3e-6,
                            .exact_max = 3e-6};
-// K rows in e4m3: a linear's error moves values over rounding boundaries; README's bound for the bf16 setting.
+// K rows in e4m3: a linear's error moves values over rounding boundaries; README's bound for the
+// bf16 setting.
 constexpr OpBounds kF32FakeQuant = {.file = "golden_f32_fq.safetensors",
                                     .kv_fake_quant = KvFakeQuant::kReference,
                                     .linear_rel = 7e-4,
@@ -101,10 +103,12 @@ class OpComparison {
     return loaded;
   }
   void ExpectRel(const std::string& name, const std::vector<float>& got, double bound) const {
-    EXPECT_LE(RelativeError(got, Golden(name)), bound) << bounds_.file << " " << round_.name << "." << name;
+    EXPECT_LE(RelativeError(got, Golden(name)), bound)
+        << bounds_.file << " " << round_.name << "." << name;
   }
   void ExpectMax(const std::string& name, const std::vector<float>& got, double bound) const {
-    EXPECT_LE(MaxError(got, Golden(name)), bound) << bounds_.file << " " << round_.name << "." << name;
+    EXPECT_LE(MaxError(got, Golden(name)), bound)
+        << bounds_.file << " " << round_.name << "." << name;
   }
   std::vector<float> Linear(const exl3::MatrixView& matrix, const std::vector<float>& x, int rows) {
     std::vector<float> y(static_cast<size_t>(rows) * matrix.n);
@@ -115,7 +119,8 @@ class OpComparison {
     ops_->RmsNorm(0, {x.data(), weight, config_.norm_eps, rows, weight.columns, x.data()});
     return x;
   }
-  std::vector<float> KvRows(const std::vector<float>& x, int stage, const std::vector<int64_t>& positions) {
+  std::vector<float> KvRows(const std::vector<float>& x, int stage,
+                            const std::vector<int64_t>& positions) {
     const int rows = static_cast<int>(positions.size());
     const RankStage& weights = weights_.stages[stage];
     const std::vector<float> k = Norm(Linear(weights.wkv, x, rows), weights.kv_norm, rows);
@@ -186,12 +191,14 @@ class OpComparison {
     for (int row = 0; row < kBlockRows; ++row) {
       std::copy_n(pre.begin() + row * kStreams, kStreams, mix[row].pre);
       std::copy_n(post.begin() + row * kStreams, kStreams, mix[row].post);
-      std::copy_n(comb.begin() + row * kStreams * kStreams, kStreams * kStreams, &mix[row].comb[0][0]);
+      std::copy_n(comb.begin() + row * kStreams * kStreams, kStreams * kStreams,
+                  &mix[row].comb[0][0]);
     }
     return mix;
   }
 
-  std::vector<float> Enter(const std::vector<S>& streams, const std::vector<float>& pre, Half16View norm) {
+  std::vector<float> Enter(const std::vector<S>& streams, const std::vector<float>& pre,
+                           Half16View norm) {
     std::vector<float> x(static_cast<size_t>(kBlockRows) * config_.dim);
     ops_->Collapse(0, {streams.data(), pre.data(), kStreams, RowPick{}, kBlockRows, x.data()});
     return norm.bits == nullptr ? x : Norm(x, norm, kBlockRows);
@@ -221,13 +228,15 @@ class OpComparison {
     ExpectRel(At(stage, "ffn_in"), Enter(after, Golden(At(stage, "attn_pre")), weights.ffn_norm),
               bounds_.stored_rel);
     ExpectRel(At(stage, "streams"),
-              Updated(after, Golden(At(stage, "ffn_out")), GoldenMix(stage, "ffn")), bounds_.stored_rel);
+              Updated(after, Golden(At(stage, "ffn_out")), GoldenMix(stage, "ffn")),
+              bounds_.stored_rel);
   }
 
   void CompareAttention(int stage) {
     const RankStage& weights = weights_.stages[stage];
     const std::vector<float> x = Golden(At(stage, "attn_in"));
-    ExpectRel(At(stage, "qr"), Norm(Linear(weights.wq_a, x, kBlockRows), weights.q_norm, kBlockRows),
+    ExpectRel(At(stage, "qr"),
+              Norm(Linear(weights.wq_a, x, kBlockRows), weights.q_norm, kBlockRows),
               bounds_.linear_rel);
     std::vector<float> q = Linear(weights.wq_b, Golden(At(stage, "qr")), kBlockRows);
     ops_->QueryFinish(0, {q.data(), positions_.data(), kBlockRows, config_.heads});
@@ -252,7 +261,8 @@ class OpComparison {
     ExpectRel(At(stage, "o"), o, bounds_.stored_rel);
     const std::vector<float> golden_o = Golden(At(stage, "o"));
     std::vector<float> z(static_cast<size_t>(kBlockRows) * config_.output_values());
-    ops_->GroupedOutput(0, {golden_o.data(), &weights.wo_a, kBlockRows, config_.o_groups, z.data()});
+    ops_->GroupedOutput(0,
+                        {golden_o.data(), &weights.wo_a, kBlockRows, config_.o_groups, z.data()});
     ExpectRel(At(stage, "z"), z, bounds_.stored_rel);
     CompareHalves(stage, Golden(At(stage, "z")));
   }
@@ -295,7 +305,8 @@ class OpComparison {
     const std::vector<float> x = Golden(At(stage, "ffn_in"));
     std::vector<float> logits(static_cast<size_t>(kBlockRows) * config_.experts);
     std::vector<GateChoice> choices(kBlockRows);
-    ops_->Router(0, {x.data(), weights.gate, weights.gate_bias, kBlockRows, logits.data(), choices.data()});
+    ops_->Router(
+        0, {x.data(), weights.gate, weights.gate_bias, kBlockRows, logits.data(), choices.data()});
     ExpectMax(At(stage, "router_logits"), logits, bounds_.exact_max);
     std::vector<float> ids, gate_weights;
     for (const GateChoice& choice : choices) {
@@ -307,7 +318,8 @@ class OpComparison {
     const std::vector<double> shared = ExpertSum(stage, x, choices, 0);
     const std::vector<double> all = ExpertSum(stage, x, choices, 3);
     std::vector<float> routed;
-    for (size_t i = 0; i < all.size(); ++i) routed.push_back(static_cast<float>(all[i] - shared[i]));
+    for (size_t i = 0; i < all.size(); ++i)
+      routed.push_back(static_cast<float>(all[i] - shared[i]));
     ExpectRel(At(stage, "shared"), {shared.begin(), shared.end()}, bounds_.experts_rel);
     ExpectRel(At(stage, "routed"), routed, bounds_.experts_rel);
     ExpectRel(At(stage, "ffn_out"), {all.begin(), all.end()}, bounds_.experts_rel);
@@ -315,15 +327,17 @@ class OpComparison {
 
   void CompareHead() {
     const std::vector<S> streams = Stored(Golden(At(config_.stages - 1, "streams")));
-    ExpectRel("collapse", Enter(streams, Golden(At(config_.stages - 1, "ffn_pre")), {}), bounds_.stored_rel);
+    ExpectRel("collapse", Enter(streams, Golden(At(config_.stages - 1, "ffn_pre")), {}),
+              bounds_.stored_rel);
     const std::vector<float> collapse = Golden("collapse");
     ExpectRel("hidden", Norm(collapse, weights_.final_norm, kBlockRows), bounds_.stored_rel);
-    ExpectRel("base_logits", Linear(weights_.head, Golden("hidden"), kBlockRows), bounds_.base_logits_rel);
+    ExpectRel("base_logits", Linear(weights_.head, Golden("hidden"), kBlockRows),
+              bounds_.base_logits_rel);
     std::vector<int32_t> fed = {round_.anchor};
     for (const int32_t draft : golden_.Ints(round_.name + ".drafts")) fed.push_back(draft);
     std::vector<float> confidence(kBlockRows);
-    ops_->Confidence(0, {collapse.data(), fed.data(), 6, weights_.confidence, weights_.markov_embed, 1,
-                         kBlockRows, confidence.data()});
+    ops_->Confidence(0, {collapse.data(), fed.data(), 6, weights_.confidence, weights_.markov_embed,
+                         1, kBlockRows, confidence.data()});
     ExpectMax("confidence", confidence, bounds_.exact_max);
     CompareMarkov(fed);
   }
@@ -341,11 +355,13 @@ class OpComparison {
                        .requests = 1,
                        .best = &best,
                        .bias = bias.data() + static_cast<int64_t>(i) * config_.vocab});
-      ids.insert(ids.end(), {static_cast<float>(best.first.token), static_cast<float>(best.second.token)});
+      ids.insert(ids.end(),
+                 {static_cast<float>(best.first.token), static_cast<float>(best.second.token)});
       values.insert(values.end(), {best.first.score, best.second.score});
     }
     if (golden_.Has(round_.name + ".markov_bias")) ExpectMax("markov_bias", bias, 3e-7);
-    // The product rounds the bias to bf16 as a cached row would be: half a bf16 step of a bias of about 1.
+    // The product rounds the bias to bf16 as a cached row would be: half a bf16 step of a bias of
+    // about 1.
     const double value_bound = std::is_same_v<S, float> ? bounds_.exact_max : 2e-3;
     ExpectMax("top2_values", values, value_bound);
     if (std::is_same_v<S, float>) EXPECT_EQ(ids, Golden("top2_ids")) << round_.name;
