@@ -16,7 +16,7 @@ struct EngineOptions {
   std::string mode = "one-card";   // "one-card" or "emulated"
   int64_t max_positions = 327680;  // longest sequence, --max-model-len
   int thread_count = 0;            // of the CPU op set; 0 means one per hardware thread
-  std::string device_uuid;         // of the CUDA op set; empty means the first usable card
+  std::string device_uuid = {};    // of the CUDA op set; empty means the first usable card
   bool uses_graphs = true;         // of the CUDA op set; the bits are the same without
 };
 

@@ -71,10 +71,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, AttentionGpuTest,
                          testing::Combine(testing::Values("tiny", "tiny-v4", "tiny-mixed",
                                                           "medium"),
                                           testing::Range(1, kMaxRequests + 1)),
-                         [](const auto& info) {
-                           std::string name = std::get<0>(info.param);
+                         [](const auto& tested) {
+                           std::string name = std::get<0>(tested.param);
                            for (char& c : name) c = c == '-' ? '_' : c;
-                           return name + "_" + std::to_string(std::get<1>(info.param));
+                           return name + "_" + std::to_string(std::get<1>(tested.param));
                          });
 
 }  // namespace

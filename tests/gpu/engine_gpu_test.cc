@@ -45,8 +45,8 @@ TEST_P(EngineGpuTest, HasTheDigestOfTheCpuInEveryModeWithAndWithoutGraphs) {
 
 INSTANTIATE_TEST_SUITE_P(Models, EngineGpuTest,
                          testing::Values("golden", "tiny", "tiny-v4", "tiny-mixed", "medium"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& tested) {
+                           std::string name = tested.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
                          });
