@@ -18,7 +18,8 @@ double Ms(int64_t ns) { return static_cast<double>(ns) * 1e-6; }
 
 absl::Status PrintHeader(const EngineInfo& info, const Flags& flags) {
   std::string text = absl::StrFormat("# tp2-bench  mode %s  backend %s\n", info.mode, info.backend);
-  for (const std::string& device : info.device_names) absl::StrAppend(&text, "# card     ", device, "\n");
+  for (const std::string& device : info.device_names)
+    absl::StrAppend(&text, "# card     ", device, "\n");
   absl::StrAppend(&text, "# model    ", info.config.stages, " stages, vocab ", info.config.vocab,
                   ", numerics ", info.numerics_version, "\n");
   absl::StrAppend(&text, "# timing   ", flags.replays, " STEPs after ", flags.warmup,
@@ -31,10 +32,10 @@ absl::Status PrintHeader(const EngineInfo& info, const Flags& flags) {
 
 absl::Status PrintCell(const CellTimes& times) {
   const int64_t insert = times.insert_ns.empty() ? 0 : Percentile(times.insert_ns, 50);
-  return PrintResult(absl::StrFormat(
-      "  %4d %5d   %10.4f   %10.4f   %10.4f %10.4f\n", times.cell.requests, times.cell.n_out,
-      Ms(insert), Ms(Percentile(times.draft_ns, 50)), Ms(Percentile(times.draft_ns, 99)),
-      Ms(MedianDeviation(times.draft_ns))));
+  return PrintResult(
+      absl::StrFormat("  %4d %5d   %10.4f   %10.4f   %10.4f %10.4f\n", times.cell.requests,
+                      times.cell.n_out, Ms(insert), Ms(Percentile(times.draft_ns, 50)),
+                      Ms(Percentile(times.draft_ns, 99)), Ms(MedianDeviation(times.draft_ns))));
 }
 
 absl::Status RunGrid(const Flags& flags) {

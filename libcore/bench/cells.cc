@@ -46,13 +46,13 @@ absl::StatusOr<CellTimes> RunCell(StepEngine& engine, const Cell& cell, int warm
     std::vector<StepEntry> entries;
     for (int slot = 0; slot < cell.requests; ++slot) {
       const int64_t row_values = int64_t{cell.insert_rows} * config.tap_values();
-      entries.push_back({.rows = {.slot = slot,
-                                  .position = engine.window(slot).length(),
-                                  .kind = RowKind::kTaps,
-                                  .row_count = cell.insert_rows,
-                                  .values = std::span(values).subspan(slot * row_values,
-                                                                      row_values)},
-                         .anchor = static_cast<int32_t>(rng.Below(config.vocab))});
+      entries.push_back(
+          {.rows = {.slot = slot,
+                    .position = engine.window(slot).length(),
+                    .kind = RowKind::kTaps,
+                    .row_count = cell.insert_rows,
+                    .values = std::span(values).subspan(slot * row_values, row_values)},
+           .anchor = static_cast<int32_t>(rng.Below(config.vocab))});
     }
     TP2_ASSIGN_OR_RETURN(const StepOutputs outputs,
                          engine.Step({.entries = entries, .n_out = cell.n_out}));

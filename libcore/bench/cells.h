@@ -1,5 +1,5 @@
-// The grid of (requests, n_out) and the time of one cell: full windows, the same rows and anchors for
-// every engine.
+// The grid of (requests, n_out) and the time of one cell: full windows, the same rows and anchors
+// for every engine.
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,8 @@ absl::StatusOr<Allocation> Allocation::Create(Place place, size_t bytes) {
     std::memset(memory.data_, 0, bytes);
     return memory;
   }
-  TP2_RETURN_IF_ERROR(ToStatus(cudaMalloc(&memory.data_, bytes),
-                               absl::StrCat("cudaMalloc of ", bytes, " bytes")));
+  TP2_RETURN_IF_ERROR(
+      ToStatus(cudaMalloc(&memory.data_, bytes), absl::StrCat("cudaMalloc of ", bytes, " bytes")));
   TP2_RETURN_IF_ERROR(TP2_CUDA(cudaMemset(memory.data_, 0, bytes)));
   // The fill runs on the legacy stream, which owned streams do not wait for.
   TP2_RETURN_IF_ERROR(TP2_CUDA(cudaStreamSynchronize(cudaStreamLegacy)));

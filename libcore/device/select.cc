@@ -22,10 +22,9 @@ std::string UuidText(const cudaUUID_t& uuid) {
 }
 
 absl::Status NoUsableGpu(const std::string& expected, const std::string& got) {
-  return MakeError(absl::StatusCode::kUnavailable, {.what = "no usable GPU",
-                                                    .expected = expected,
-                                                    .got = got,
-                                                    .next = "use --backend cpu"});
+  return MakeError(
+      absl::StatusCode::kUnavailable,
+      {.what = "no usable GPU", .expected = expected, .got = got, .next = "use --backend cpu"});
 }
 
 std::string Summary(const std::vector<DeviceInfo>& devices) {

@@ -41,8 +41,8 @@ TEST_P(AttentionGpuTest, AgreesOnPartialFullAndWrappedWindows) {
                          block_kv.host.data(), ops.host.stages[0].attn_sink, positions.host.data(),
                          requests, config.heads, o.host.data()});
   ops.cuda->Attention(0, {q.card.data(), rings.card.data(), windows.card.data(),
-                          block_kv.card.data(), ops.card.stages[0].attn_sink,
-                          positions.card.data(), requests, config.heads, o.card.data()});
+                          block_kv.card.data(), ops.card.stages[0].attn_sink, positions.card.data(),
+                          requests, config.heads, o.card.data()});
   EXPECT_TRUE(SameBits(o));
 }
 

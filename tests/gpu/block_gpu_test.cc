@@ -75,10 +75,10 @@ TEST_P(BlockGpuTest, KvFinishAgreesAndSkipsRowsWithoutPlace) {
   for (int i = 0; i < rows_; ++i) places.push_back(i % 3 == 2 ? -1 : rows_ - 1 - i);
   const Twin<int32_t> out_rows = MakeTwin(std::move(places));
   Twin<Bf16> out = MakeTwin(std::vector<Bf16>(static_cast<size_t>(rows_) * dims));
-  ops_->cpu->KvFinish(0, {x.host.data(), positions.host.data(), rows_, out.host.data(),
-                          out_rows.host.data()});
-  ops_->cuda->KvFinish(0, {x.card.data(), positions.card.data(), rows_, out.card.data(),
-                           out_rows.card.data()});
+  ops_->cpu->KvFinish(
+      0, {x.host.data(), positions.host.data(), rows_, out.host.data(), out_rows.host.data()});
+  ops_->cuda->KvFinish(
+      0, {x.card.data(), positions.card.data(), rows_, out.card.data(), out_rows.card.data()});
   EXPECT_TRUE(SameBits(out));
 }
 
@@ -135,11 +135,10 @@ TEST_P(BlockGpuTest, CollapseAgreesForEveryPick) {
     const int picked = rows_ / kBlockRows * take;
     Twin<float> x = OutputTwin<float>(int64_t{picked} * dim_);
     const RowPick pick = {take, kBlockRows};
-    ops_->cpu->Collapse(0, {streams.host.data(), mix.host.data()->pre, stride, pick, picked,
-                            x.host.data()});
-    ops_->cuda->Collapse(
-        0, {streams.card.data(), reinterpret_cast<const float*>(mix.card.data()), stride, pick,
-            picked, x.card.data()});
+    ops_->cpu->Collapse(
+        0, {streams.host.data(), mix.host.data()->pre, stride, pick, picked, x.host.data()});
+    ops_->cuda->Collapse(0, {streams.card.data(), reinterpret_cast<const float*>(mix.card.data()),
+                             stride, pick, picked, x.card.data()});
     EXPECT_TRUE(SameBits(x)) << "take " << take;
   }
 }
@@ -194,10 +193,10 @@ TEST_P(BlockGpuTest, RouterAndExpertsAgree) {
   }
   const int64_t stride = int64_t{kMaxRequests} * kBlockRows * dim_;
   Twin<float> partials = MakeTwin(std::vector<float>(static_cast<size_t>(2 * stride)));
-  ops_->cpu->Experts(0, {x.host.data(), choices.host.data(), &host(), rows_, partials.host.data(),
-                         stride});
-  ops_->cuda->Experts(0, {x.card.data(), choices.card.data(), &card(), rows_, partials.card.data(),
-                          stride});
+  ops_->cpu->Experts(
+      0, {x.host.data(), choices.host.data(), &host(), rows_, partials.host.data(), stride});
+  ops_->cuda->Experts(
+      0, {x.card.data(), choices.card.data(), &card(), rows_, partials.card.data(), stride});
   EXPECT_TRUE(SameBits(partials));
 }
 
@@ -213,10 +212,10 @@ TEST_P(BlockGpuTest, ExpertsAgreeWhenAllRowsMeetInOneExpert) {
       MakeTwin(std::vector<GateChoice>(static_cast<size_t>(rows_), choice));
   const int64_t stride = int64_t{rows_} * dim_;
   Twin<float> partials = OutputTwin<float>(2 * stride);
-  ops_->cpu->Experts(0, {x.host.data(), choices.host.data(), &host(), rows_, partials.host.data(),
-                         stride});
-  ops_->cuda->Experts(0, {x.card.data(), choices.card.data(), &card(), rows_, partials.card.data(),
-                          stride});
+  ops_->cpu->Experts(
+      0, {x.host.data(), choices.host.data(), &host(), rows_, partials.host.data(), stride});
+  ops_->cuda->Experts(
+      0, {x.card.data(), choices.card.data(), &card(), rows_, partials.card.data(), stride});
   EXPECT_TRUE(SameBits(partials));
 }
 

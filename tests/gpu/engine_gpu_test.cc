@@ -32,12 +32,11 @@ TEST_P(EngineGpuTest, HasTheDigestOfTheCpuInEveryModeWithAndWithoutGraphs) {
   const uint64_t expected = DigestOf({.model_dir = folder, .backend = "cpu"}, rounds);
   for (const char* mode : {"one-card", "emulated"}) {
     for (const bool uses_graphs : {false, true}) {
-      EXPECT_EQ(DigestOf({.model_dir = folder,
-                          .backend = "cuda",
-                          .mode = mode,
-                          .uses_graphs = uses_graphs},
-                         rounds),
-                expected)
+      EXPECT_EQ(
+          DigestOf(
+              {.model_dir = folder, .backend = "cuda", .mode = mode, .uses_graphs = uses_graphs},
+              rounds),
+          expected)
           << mode << (uses_graphs ? " graphs" : " eager");
     }
   }

@@ -79,8 +79,8 @@ testing::AssertionResult SameBits(const Twin<T>& twin, int64_t count = -1) {
   std::vector<T> card(extent);
   const cudaError_t error = cudaDeviceSynchronize();
   if (error != cudaSuccess) return testing::AssertionFailure() << cudaGetErrorString(error);
-  TP2_CHECK(cudaMemcpy(card.data(), twin.card.data(), extent * sizeof(T),
-                       cudaMemcpyDeviceToHost) == cudaSuccess);
+  TP2_CHECK(cudaMemcpy(card.data(), twin.card.data(), extent * sizeof(T), cudaMemcpyDeviceToHost) ==
+            cudaSuccess);
   size_t wrong = 0, first = 0;
   for (size_t i = 0; i < extent; ++i) {
     if (std::memcmp(&card[i], &twin.host[i], sizeof(T)) == 0) continue;

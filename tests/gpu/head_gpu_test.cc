@@ -137,8 +137,10 @@ TEST_P(HeadGpuTest, ExchangeAgreesForOneRankAndForTwo) {
     op_set.Exchange(std::span(both).first(count));
   };
   for (const size_t count : {1, 2}) {
-    run(*ops.cpu, [](auto& twin) { return twin.host.data(); }, count);
-    run(*ops.cuda, [](auto& twin) { return twin.card.data(); }, count);
+    run(
+        *ops.cpu, [](auto& twin) { return twin.host.data(); }, count);
+    run(
+        *ops.cuda, [](auto& twin) { return twin.card.data(); }, count);
     EXPECT_TRUE(SameBits(token)) << count;
     EXPECT_TRUE(SameBits(runner_up)) << count;
     EXPECT_TRUE(SameBits(margin)) << count;

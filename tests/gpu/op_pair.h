@@ -36,7 +36,7 @@ OpPair& GetOpPair(const std::string& shape, int tp, int rank);
 }  // namespace tp2
 
 // In a test body or SetUp: skips, with the reason, without a usable card.
-#define TP2_NEEDS_GPU()                                                              \
-  if (const std::string why = ::tp2::WhyNoGpu(); !why.empty()) {                     \
-    GTEST_SKIP() << why;                                                             \
+#define TP2_NEEDS_GPU()                                          \
+  if (const std::string why = ::tp2::WhyNoGpu(); !why.empty()) { \
+    GTEST_SKIP() << why;                                         \
   }

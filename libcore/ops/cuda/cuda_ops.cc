@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "libcore/base/error.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/device/cuda_status.h"
 #include "libcore/exl3/linear.h"
@@ -24,11 +25,28 @@ absl::Status AllocateInto(device::Buffer<T>& buffer, int64_t count) {
   return absl::OkStatus();
 }
 
+// What the kernels' fixed register and shared memory plans ask of a config.
+absl::Status CheckSizes(const DrafterConfig& config) {
+  const bool fits = config.head_dim <= cuda::kMaxAttentionDims &&
+                    config.heads / config.o_groups % cuda::kAttentionHeads == 0 &&
+                    int64_t{config.dim} <= 16384 && config.moe_inter <= 16384;
+  if (fits) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kUnimplemented,
+                   {.what = "CUDA op set",
+                    .expected = absl::StrCat("head_dim up to ", cuda::kMaxAttentionDims,
+                                             ", an even number of heads per group, dim and "
+                                             "moe_inter up to 16384"),
+                    .got = absl::StrCat("head_dim ", config.head_dim, ", heads ", config.heads,
+                                        ", dim ", config.dim, ", moe_inter ", config.moe_inter),
+                    .next = "use --backend cpu"});
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const DrafterConfig& config,
                                                          int rank_count, int64_t max_positions,
                                                          const device::DeviceInfo& device) {
+  TP2_RETURN_IF_ERROR(CheckSizes(config));
   TP2_RETURN_IF_ERROR(TP2_CUDA(cudaSetDevice(device.ordinal)));
   TP2_RETURN_IF_ERROR(TP2_CUDA(cuda::PreloadKernels()));
   std::unique_ptr<CudaOps> ops(new CudaOps(config, rank_count));
@@ -49,8 +67,7 @@ absl::Status CudaOps::Initialize(int64_t max_positions) {
   const int64_t segments = (int64_t{kStreams} * config_.dim + 1023) / 1024;
   TP2_RETURN_IF_ERROR(AllocateInto(stream_dots_, kMaxRows * (kMixOutputs + 1) * segments));
   TP2_RETURN_IF_ERROR(AllocateInto(block_best_, cuda::kMarkovBlocks * kMarkovRequests));
-  TP2_RETURN_IF_ERROR(
-      AllocateInto(partial_sums_, int64_t{cuda::kRowsPerPass} * kMaxSplitOutputs));
+  TP2_RETURN_IF_ERROR(AllocateInto(partial_sums_, int64_t{cuda::kRowsPerPass} * kMaxSplitOutputs));
   TP2_RETURN_IF_ERROR(AllocateInto(arrivals_, kMaxSplitOutputs / 128));
   return BuildExpertBuffers();
 }
@@ -67,9 +84,9 @@ absl::Status CudaOps::BuildRopeTable(int64_t max_positions) {
     RopeTableRow(p, frequencies.data(), pairs, table.data() + p * pairs);
   }
   TP2_RETURN_IF_ERROR(AllocateInto(rope_, static_cast<int64_t>(table.size())));
-  TP2_RETURN_IF_ERROR(TP2_CUDA(cudaMemcpyAsync(rope_.data(), table.data(),
-                                               table.size() * sizeof(CosSin),
-                                               cudaMemcpyHostToDevice, stream_.get())));
+  TP2_RETURN_IF_ERROR(
+      TP2_CUDA(cudaMemcpyAsync(rope_.data(), table.data(), table.size() * sizeof(CosSin),
+                               cudaMemcpyHostToDevice, stream_.get())));
   return stream_.Synchronize();
 }
 
@@ -98,13 +115,13 @@ absl::Status CudaOps::BuildExpertBuffers() {
   TP2_RETURN_IF_ERROR(AllocateInto(row_items_, kMaxRows * config_.experts_per_token));
   TP2_RETURN_IF_ERROR(AllocateInto(row_sums_, 2 * items + cuda::kRowsPerPass));
   TP2_RETURN_IF_ERROR(AllocateInto(scales_, 2 * items + cuda::kRowsPerPass));
-  // A group of 4 rows takes 2 words per input on the integer path and 4 on the other. A body for
-  // more groups than a job has reads one group past it.
+  // A body for more groups than a job has reads one group past it.
   const int64_t widest = std::max<int64_t>(
       {config_.tap_values(), config_.output_values(), config_.group_inputs(), dim});
   const int64_t plain = (cuda::GroupsOf(cuda::kRowsPerPass) + 1) * widest;
   const int64_t experts = (2 * group_capacity() + 1) * std::max(dim, channels);
-  return AllocateInto(quanta_, 4 * std::max(plain, experts));
+  TP2_RETURN_IF_ERROR(AllocateInto(quanta_, 2 * std::max(plain, experts)));
+  return AllocateInto(halves_, cuda::kRowsPerGroup * std::max(plain, experts));
 }
 
 RankWeights CudaOps::Place(int rank, const RankWeights& host) {

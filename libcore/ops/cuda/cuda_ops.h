@@ -147,9 +147,10 @@ class CudaOps {
   bool uses_graphs_ = false;
   std::map<int, cudaGraphExec_t> graphs_;
 
-  Buffer<CosSin> rope_;        // [max_positions + kBlockRows, rope_dims / 2]
-  Buffer<int> error_words_;    // [rank_count]
+  Buffer<CosSin> rope_;      // [max_positions + kBlockRows, rope_dims / 2]
+  Buffer<int> error_words_;  // [rank_count]
   Buffer<uint32_t> quanta_;
+  Buffer<float> halves_;
   Buffer<int64_t> row_sums_;
   Buffer<float> scales_;
   Buffer<unsigned long long> partial_sums_;

@@ -12,6 +12,7 @@ static_assert(OpSet<CudaOps>);
 
 cuda::LinearWorkspace CudaOps::workspace() {
   return {.quanta = quanta_.data(),
+          .halves = halves_.data(),
           .row_sums = row_sums_.data(),
           .scales = scales_.data(),
           .partial_sums = partial_sums_.data(),
@@ -65,9 +66,9 @@ void CudaOps::Linear(int rank, const LinearOpArgs& args) {
 
 void CudaOps::RmsNorm(int rank, const RmsNormArgs& args) {
   if (args.rows == 0) return;
-  cuda::LaunchRmsNorm({args.x, cuda::DeviceViewOf(args.weight), args.eps, args.rows, args.columns,
-                       args.y},
-                      stream_.get());
+  cuda::LaunchRmsNorm(
+      {args.x, cuda::DeviceViewOf(args.weight), args.eps, args.rows, args.columns, args.y},
+      stream_.get());
   Check(rank, cudaPeekAtLastError());
 }
 
@@ -105,9 +106,8 @@ void CudaOps::QueryFinish(int rank, const QueryFinishArgs& args) {
 
 void CudaOps::Embed(int rank, const EmbedArgs<Bf16>& args) {
   if (args.rows == 0) return;
-  cuda::LaunchEmbed(
-      {args.ids, args.rows, cuda::DeviceViewOf(args.embed), args.streams, args.pre},
-      stream_.get());
+  cuda::LaunchEmbed({args.ids, args.rows, cuda::DeviceViewOf(args.embed), args.streams, args.pre},
+                    stream_.get());
   Check(rank, cudaPeekAtLastError());
 }
 

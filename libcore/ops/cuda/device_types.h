@@ -69,9 +69,9 @@ struct LinearJobs {
 // Rows between the input transform and the product.
 struct LinearWorkspace {
   // Integer path: [group][k/16][32] words; word (column c, quarter a) of a k-tile holds inputs 2a,
-  // 2a+1, 2a+8, 2a+9 of column c = 2 * (item % 4) + (low part). fp16 path: fp32 [item][k] at
-  // quanta + 4 * first_group * k.
+  // 2a+1, 2a+8, 2a+9 of column c = 2 * (item % 4) + (low part).
   uint32_t* quanta = nullptr;
+  float* halves = nullptr;      // fp16 path: [group][4][k]; jobs of both paths may share a launch
   int64_t* row_sums = nullptr;  // [item] sum of the row's quanta
   float* scales = nullptr;      // [item] factor after the output transform
   // Split products: sums [item][n] and arrivals [n/128]; zero between launches.

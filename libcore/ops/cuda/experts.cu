@@ -109,7 +109,8 @@ __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ 
 
 // gate = SwiGLU(gate, up) * weight. Grid: x = channels, y = items.
 __global__ void __launch_bounds__(kThreads)
-    ActivationKernel(float* gate, const float* up, const float* weights, int channels, float limit) {
+    ActivationKernel(float* gate, const float* up, const float* weights, int channels,
+                     float limit) {
   const int channel = static_cast<int>(blockIdx.x) * kThreads + threadIdx.x;
   if (channel >= channels) return;
   const int64_t i = static_cast<int64_t>(blockIdx.y) * channels + channel;

@@ -27,7 +27,8 @@ __device__ void TakeScore(const MarkovLaunch& args, int request, int v, float te
 // Each warp takes groups of 4 vocabulary rows; block_best[block][request]. Dynamic shared memory:
 // the embedded previous tokens [requests][rank].
 // BITS: the order of (score, token) is total, so the order of merging cannot matter.
-__global__ void __launch_bounds__(kThreads) MarkovKernel(const __grid_constant__ MarkovLaunch args) {
+__global__ void __launch_bounds__(kThreads)
+    MarkovKernel(const __grid_constant__ MarkovLaunch args) {
   extern __shared__ __align__(16) float embedded[];
   __shared__ TopTwo warp_best[kWarps][kMaxRequestsInPass];
   const int columns = args.embed.columns;

@@ -32,7 +32,7 @@ struct GemmShared {
   static constexpr int kStageBytes = kStageTiles * kBlockTiles * kTileBytes;
   static constexpr int kSumBytes = kRowsPerPass * kBlockOutputs * 8;
   static constexpr int kBytes =
-      kStages * kStageBytes > kSumBytes ? kStages * kStageBytes : kSumBytes;
+      kStages * kStageBytes > kSumBytes ? kStages* kStageBytes : kSumBytes;
 };
 
 __device__ inline void MmaU8S8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -95,8 +95,7 @@ __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& 
                                    const long long* sums) {
   __shared__ bool is_last;
   const int64_t n = job.matrix.n;
-  unsigned long long* totals =
-      work.partial_sums + static_cast<int64_t>(blockIdx.x) * kBlockOutputs;
+  unsigned long long* totals = work.partial_sums + static_cast<int64_t>(blockIdx.x) * kBlockOutputs;
   for (int i = threadIdx.x; i < job.items * kBlockOutputs; i += kGemmThreads) {
     atomicAdd(totals + i / kBlockOutputs * n + i % kBlockOutputs,
               static_cast<unsigned long long>(sums[i]));
@@ -132,7 +131,8 @@ __device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& wor
   const int begin = steps * static_cast<int>(blockIdx.y) / static_cast<int>(gridDim.y) * 8;
   const int end = steps * static_cast<int>(blockIdx.y + 1) / static_cast<int>(gridDim.y) * 8;
   const TileWindow<K> window(lane);
-  const uint32_t* quanta = work.quanta + static_cast<int64_t>(job.first_group) * k_tiles * 32 + lane;
+  const uint32_t* quanta =
+      work.quanta + static_cast<int64_t>(job.first_group) * k_tiles * 32 + lane;
   int sums[kGroups][4] = {};
   for (int s = 0; s < kStages - 1; ++s) {
     LoadStage<K>(job.matrix, begin + s * kStageTiles, end, shared + s * Shared::kStageBytes);
@@ -150,8 +150,8 @@ __device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& wor
 #pragma unroll
     for (int i = 0; i < kStageTiles; ++i) {
       uint32_t p[8];
-      window.States(
-          reinterpret_cast<const uint32_t*>(tiles + i * kBlockTiles * Shared::kTileBytes), p);
+      window.States(reinterpret_cast<const uint32_t*>(tiles + i * kBlockTiles * Shared::kTileBytes),
+                    p);
 #pragma unroll
       for (int j = 0; j < 8; ++j) p[j] = p[j] * kExl3Mul1Multiplier;
       const uint32_t first[4] = {p[0], p[4], p[1], p[5]};
@@ -184,26 +184,36 @@ __device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& wor
   }
 }
 
+// Most groups of the two variants: few rows leave registers for more resident blocks.
+inline constexpr int kFewGroups = 2;
+inline constexpr int kManyGroups = GroupsOf(kRowsPerPass);
+
 // Grid: x = blocks of 128 outputs, y = parts of K, z = jobs. Jobs of another width are skipped.
-template <int K>
-__global__ void __launch_bounds__(kGemmThreads, 2)
+template <int K, int kMaxGroups>
+__global__ void __launch_bounds__(kGemmThreads, kMaxGroups == kFewGroups ? 4 : 2)
     IntegerGemmKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
   __shared__ __align__(16) char shared[GemmShared<K>::kBytes];
   const LinearJob& job = jobs.list != nullptr ? jobs.list[blockIdx.z] : jobs.single;
   if (job.items == 0 || job.matrix.bits != K || job.matrix.codebook != kCodebookMul1) return;
   if (static_cast<int>(blockIdx.x) * kBlockOutputs >= job.matrix.n) return;
-  switch (GroupsOf(job.items)) {
-    case 1:
-      return GemmBody<K, 1>(job, work, shared);
-    case 2:
-      return GemmBody<K, 2>(job, work, shared);
-    case 3:
-      return GemmBody<K, 3>(job, work, shared);
-    case 4:
-    case 5:
-      return GemmBody<K, 5>(job, work, shared);
-    default:
-      return GemmBody<K, 6>(job, work, shared);
+  const int groups = GroupsOf(job.items);
+  if constexpr (kMaxGroups == kFewGroups) {
+    if (groups == 1) return GemmBody<K, 1>(job, work, shared);
+    return GemmBody<K, 2>(job, work, shared);
+  } else {
+    switch (groups) {
+      case 1:
+        return GemmBody<K, 1>(job, work, shared);
+      case 2:
+        return GemmBody<K, 2>(job, work, shared);
+      case 3:
+        return GemmBody<K, 3>(job, work, shared);
+      case 4:
+      case 5:
+        return GemmBody<K, 5>(job, work, shared);
+      default:
+        return GemmBody<K, 6>(job, work, shared);
+    }
   }
 }
 
@@ -212,7 +222,11 @@ void LaunchIntegerGemmOf(const LinearJobs& jobs, const LinearWorkspace& work, in
                          cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(jobs.max_outputs / kBlockOutputs),
                   static_cast<unsigned>(splits), static_cast<unsigned>(jobs.job_count));
-  IntegerGemmKernel<K><<<grid, kGemmThreads, 0, stream>>>(jobs, work);
+  if (GroupsOf(jobs.max_items) <= kFewGroups) {
+    IntegerGemmKernel<K, kFewGroups><<<grid, kGemmThreads, 0, stream>>>(jobs, work);
+  } else {
+    IntegerGemmKernel<K, kManyGroups><<<grid, kGemmThreads, 0, stream>>>(jobs, work);
+  }
 }
 
 }  // namespace tp2::cuda

@@ -98,7 +98,9 @@ void LaunchMix(const StreamDotsLaunch& dots, const float* scale, const float* ba
 void LaunchHeadMix(const StreamDotsLaunch& dots, const float* scale, const float* base,
                    float hc_eps, float* pre, cudaStream_t stream);
 
-// attention.cu
+// attention.cu. heads is a multiple of kAttentionHeads, dims at most kMaxAttentionDims.
+inline constexpr int kAttentionHeads = 2;
+inline constexpr int kMaxAttentionDims = 512;
 struct AttentionLaunch {
   const float* q;
   const Bf16* rings;

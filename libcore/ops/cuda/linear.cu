@@ -9,6 +9,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
+constexpr int kPrepareThreads = 1024;
+constexpr int kPrepareWarps = kPrepareThreads / 32;
 constexpr int kMaxQuantum = 32258;  // 127 * 254
 
 // One 128-block of r = FWHT(x * suh), four elements per lane.
@@ -51,45 +53,86 @@ __device__ void StoreQuanta(uint32_t* quanta, const RowPlace& place, int k_tiles
   }
 }
 
-// Largest |r| of the row over bit patterns, so that a NaN counts as larger than infinity.
-__device__ float RowMaximum(const float* x, const DeviceMatrix& matrix, unsigned int* largest) {
-  if (threadIdx.x == 0) *largest = 0;
-  __syncthreads();
-  unsigned int mine = 0;
-  for (int block = threadIdx.x / 32; block < matrix.k / 128; block += kWarps) {
-    float r[4];
-    TransformBlock(x, matrix.suh, block, r);
+// The transformed row, spread over the block's warps: warp w holds 128-blocks w, w + 32, ... Blocks
+// past what registers hold are computed again when they are read.
+class TransformedRow {
+ public:
+  __device__ TransformedRow(const float* x, const DeviceMatrix& matrix)
+      : x_(x), suh_(matrix.suh), block_count_(matrix.k / 128) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) mine = max(mine, __float_as_uint(r[j]) & 0x7FFFFFFFu);
+    for (int i = 0; i < kHeldBlocks; ++i) {
+      if (BlockOf(i) < block_count_) TransformBlock(x_, suh_, BlockOf(i), held_[i]);
+    }
   }
-  atomicMax(largest, __reduce_max_sync(kAllLanes, mine));
-  __syncthreads();
-  return __uint_as_float(*largest);
-}
+
+  // body(block, r) for every block of this warp.
+  template <class Body>
+  __device__ void ForEachBlock(Body body) const {
+#pragma unroll
+    for (int i = 0; i < kHeldBlocks; ++i) {
+      if (BlockOf(i) < block_count_) body(BlockOf(i), held_[i]);
+    }
+    for (int i = kHeldBlocks; BlockOf(i) < block_count_; ++i) {
+      float r[4];
+      TransformBlock(x_, suh_, BlockOf(i), r);
+      body(BlockOf(i), r);
+    }
+  }
+
+ private:
+  static constexpr int kHeldBlocks = 4;
+
+  __device__ static int BlockOf(int i) {
+    return static_cast<int>(threadIdx.x) / 32 + i * kPrepareWarps;
+  }
+
+  const float* x_;
+  const Fp16* suh_;
+  int block_count_;
+  float held_[kHeldBlocks][4];
+};
 
 __device__ void PrepareInteger(const LinearJob& job, const LinearWorkspace& work,
                                const RowPlace& place, const float* x) {
   __shared__ unsigned int largest;
   __shared__ unsigned long long row_sum;
-  if (threadIdx.x == 0) row_sum = 0;
-  const DeviceMatrix& matrix = job.matrix;
-  const float amax = RowMaximum(x, matrix, &largest);
+  if (threadIdx.x == 0) {
+    largest = 0;
+    row_sum = 0;
+  }
+  __syncthreads();
+  const TransformedRow row(x, job.matrix);
+  // Over bit patterns, so that a NaN counts as larger than infinity.
+  unsigned int mine = 0;
+  row.ForEachBlock([&mine](int, const float(&r)[4]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) mine = max(mine, __float_as_uint(r[j]) & 0x7FFFFFFFu);
+  });
+  mine = __reduce_max_sync(kAllLanes, mine);
+  if (threadIdx.x % 32 == 0) atomicMax(&largest, mine);
+  __syncthreads();
+  const float amax = __uint_as_float(largest);
   const bool is_finite = IsFinite(amax);
   const float factor =
       is_finite && amax >= 0x1p-100f ? static_cast<float>(kMaxQuantum) / amax : 0.0f;
   long long sum = 0;
-  for (int block = threadIdx.x / 32; block < matrix.k / 128; block += kWarps) {
-    float r[4];
-    TransformBlock(x, matrix.suh, block, r);
+  const int k_tiles = job.matrix.k / 16;
+  row.ForEachBlock([&](int block, const float(&r)[4]) {
     int v[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       v[j] = __float2int_rn((is_finite ? r[j] : 0.0f) * factor);
       sum += v[j];
     }
-    StoreQuanta(work.quanta, place, matrix.k / 16, block * 128 + threadIdx.x % 32 * 4, v);
+    StoreQuanta(work.quanta, place, k_tiles, block * 128 + static_cast<int>(threadIdx.x) % 32 * 4,
+                v);
+  });
+  // A lane's sum fits int32 while k <= 2^19: at most 4096 blocks / 32 warps * 4 * 32258.
+  const int warp_low = __reduce_add_sync(kAllLanes, static_cast<int>(sum & 0xFFFF));
+  const int warp_high = __reduce_add_sync(kAllLanes, static_cast<int>(sum >> 16));
+  if (threadIdx.x % 32 == 0) {
+    atomicAdd(&row_sum, static_cast<unsigned long long>(warp_high * 65536LL + warp_low));
   }
-  atomicAdd(&row_sum, static_cast<unsigned long long>(sum));
   __syncthreads();
   if (threadIdx.x == 0) {
     work.row_sums[place.item] = static_cast<int64_t>(row_sum);
@@ -98,9 +141,9 @@ __device__ void PrepareInteger(const LinearJob& job, const LinearWorkspace& work
   }
 }
 
-// fp32 [item][k] of the fp16 path, in the same memory.
+// [k] of one item of the fp16 path.
 __device__ float* HalvesOf(const LinearJob& job, const LinearWorkspace& work, int item) {
-  return reinterpret_cast<float*>(work.quanta) +
+  return work.halves +
          (static_cast<int64_t>(job.first_group) * kRowsPerGroup + item) * job.matrix.k;
 }
 
@@ -110,16 +153,14 @@ __device__ void PrepareHalf(const LinearJob& job, const LinearWorkspace& work,
   if (threadIdx.x == 0) is_bad = false;
   __syncthreads();
   float* to = HalvesOf(job, work, item);
-  for (int block = threadIdx.x / 32; block < job.matrix.k / 128; block += kWarps) {
-    float r[4];
-    TransformBlock(x, job.matrix.suh, block, r);
+  TransformedRow(x, job.matrix).ForEachBlock([to](int block, const float(&r)[4]) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const float a = ToFloat(ToFp16(r[j] * kHadamardNorm));
       to[block * 128 + threadIdx.x % 32 * 4 + j] = a;
       if (!IsFinite(a)) is_bad = true;
     }
-  }
+  });
   __syncthreads();
   if (threadIdx.x == 0) {
     work.scales[place.item] = is_bad ? __uint_as_float(0x7FC00000u) : kHadamardNorm;
@@ -127,7 +168,7 @@ __device__ void PrepareHalf(const LinearJob& job, const LinearWorkspace& work,
 }
 
 // Grid: x = items of a job, y = jobs.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPrepareThreads)
     PrepareRowsKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
   const LinearJob& job = jobs.list != nullptr ? jobs.list[blockIdx.y] : jobs.single;
   const int item = static_cast<int>(blockIdx.x);
@@ -215,7 +256,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void LaunchPrepareRows(const LinearJobs& jobs, const LinearWorkspace& work, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(jobs.max_items), static_cast<unsigned>(jobs.job_count));
-  PrepareRowsKernel<<<grid, kThreads, 0, stream>>>(jobs, work);
+  PrepareRowsKernel<<<grid, kPrepareThreads, 0, stream>>>(jobs, work);
 }
 
 void LaunchIntegerGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
@@ -239,10 +280,9 @@ cudaError_t PreloadLinear() {
 }
 
 cudaError_t PreloadKernels() {
-  for (const auto preload :
-       {PreloadLinear, PreloadRows, PreloadMix, PreloadAttention, PreloadMatVec, PreloadHead,
-        PreloadExperts, PreloadIntegerGemm12, PreloadIntegerGemm34, PreloadIntegerGemm56,
-        PreloadIntegerGemm78}) {
+  for (const auto preload : {PreloadLinear, PreloadRows, PreloadMix, PreloadAttention,
+                             PreloadMatVec, PreloadHead, PreloadExperts, PreloadIntegerGemm12,
+                             PreloadIntegerGemm34, PreloadIntegerGemm56, PreloadIntegerGemm78}) {
     if (const cudaError_t error = preload(); error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -57,7 +57,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % 32 != 0) return;
 #pragma unroll
   for (int r = 0; r < kRowChunk; ++r) {
-    if (r < row_count) args.logits[static_cast<int64_t>(row + r) * args.experts + expert] = totals[0][r];
+    if (r < row_count)
+      args.logits[static_cast<int64_t>(row + r) * args.experts + expert] = totals[0][r];
   }
 }
 
@@ -71,8 +72,8 @@ __device__ Candidate WarpBest(Candidate best) {
   for (int distance = 16; distance > 0; distance /= 2) {
     const Candidate other = {__shfl_xor_sync(kAllLanes, best.score, distance),
                              __shfl_xor_sync(kAllLanes, best.expert, distance)};
-    if (other.expert >= 0 && (best.expert < 0 || GateBefore(other.score, other.expert, best.score,
-                                                            best.expert))) {
+    if (other.expert >= 0 &&
+        (best.expert < 0 || GateBefore(other.score, other.expert, best.score, best.expert))) {
       best = other;
     }
   }
@@ -124,7 +125,8 @@ __global__ void __launch_bounds__(32) ChooseKernel(const __grid_constant__ Route
 
 // One warp per (request, row). Dynamic shared memory: the collapsed row and the fed token's
 // embedding, side by side.
-__global__ void __launch_bounds__(32) ConfidenceKernel(const __grid_constant__ ConfidenceLaunch args) {
+__global__ void __launch_bounds__(32)
+    ConfidenceKernel(const __grid_constant__ ConfidenceLaunch args) {
   extern __shared__ __align__(16) float joined[];
   const int request = static_cast<int>(blockIdx.y);
   const int i = static_cast<int>(blockIdx.x);

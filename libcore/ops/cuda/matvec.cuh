@@ -71,8 +71,8 @@ struct Fp8Form {
   __device__ static float scale_of(const Raw& raw) { return raw.scale; }
 };
 
-// totals[o][r] = canonical dot of weight row rows[o] with x + r * x_stride, in every lane. Rows of x
-// past x_rows repeat the last one.
+// totals[o][r] = canonical dot of weight row rows[o] with x + r * x_stride, in every lane. Rows of
+// x past x_rows repeat the last one.
 template <int kOut, int kRows, class Form>
 __device__ inline void WarpMatVec(const Form& form, int columns, const int (&rows)[kOut],
                                   const float* x, int64_t x_stride, int x_rows,
@@ -91,8 +91,8 @@ __device__ inline void WarpMatVec(const Form& form, int columns, const int (&row
         float4 values[kRows];
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          values[r] = *reinterpret_cast<const float4*>(x + min(r, x_rows - 1) * x_stride + k +
-                                                       4 * quarter);
+          values[r] =
+              *reinterpret_cast<const float4*>(x + min(r, x_rows - 1) * x_stride + k + 4 * quarter);
         }
 #pragma unroll
         for (int o = 0; o < kOut; ++o) {

@@ -14,6 +14,28 @@ constexpr int kMaxSums = kMixOutputs + 1;
 
 int SegmentsOf(int dim) { return (kStreams * dim + kSegment - 1) / kSegment; }
 
+// One segment of the canonical sum (V = 4) of w . x, or of x . x without w, by one warp.
+__device__ float SegmentDot(const Bf16* x, const float* w, int begin, int end) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int sweep = 0; sweep < kSweepsPerSegment; ++sweep) {
+    const int k = begin + (sweep * kReduceLanes + static_cast<int>(threadIdx.x) % 32) * 4;
+    if (k >= end) break;
+    const uint2 raw = *reinterpret_cast<const uint2*>(x + k);
+    const float values[4] = {ToFloat(Bf16{static_cast<uint16_t>(raw.x & 0xFFFFu)}),
+                             ToFloat(Bf16{static_cast<uint16_t>(raw.x >> 16)}),
+                             ToFloat(Bf16{static_cast<uint16_t>(raw.y & 0xFFFFu)}),
+                             ToFloat(Bf16{static_cast<uint16_t>(raw.y >> 16)})};
+    float4 weights = {values[0], values[1], values[2], values[3]};
+    if (w != nullptr) weights = *reinterpret_cast<const float4*>(w + k);
+    sum = fmaf(weights.x, values[0], sum);
+    sum = fmaf(weights.y, values[1], sum);
+    sum = fmaf(weights.z, values[2], sum);
+    sum = fmaf(weights.w, values[3], sum);
+  }
+  return WarpButterfly(sum);
+}
+
 // Grid: x = segments, y = rows. One warp per sum; partials[row][sum][segment].
 __global__ void __launch_bounds__(kThreads) StreamDotsKernel(const StreamDotsLaunch args) {
   const int columns = kStreams * args.dim;
@@ -21,17 +43,8 @@ __global__ void __launch_bounds__(kThreads) StreamDotsKernel(const StreamDotsLau
   const int end = min(columns, begin + kSegment);
   const Bf16* x = args.streams + static_cast<int64_t>(blockIdx.y) * columns;
   for (int sum = threadIdx.x / 32; sum <= args.outputs; sum += kThreads / 32) {
-    float total;
-    if (sum == args.outputs) {
-      total = WarpSegment<4>(begin, end, [x](float acc, int k) {
-        const float value = ToFloat(x[k]);
-        return fmaf(value, value, acc);
-      });
-    } else {
-      const float* w = args.fn + static_cast<int64_t>(sum) * columns;
-      total = WarpSegment<4>(
-          begin, end, [x, w](float acc, int k) { return fmaf(w[k], ToFloat(x[k]), acc); });
-    }
+    const float* w = sum == args.outputs ? nullptr : args.fn + static_cast<int64_t>(sum) * columns;
+    const float total = SegmentDot(x, w, begin, end);
     if (threadIdx.x % 32 == 0) {
       args.partials[(static_cast<int64_t>(blockIdx.y) * kMaxSums + sum) * gridDim.x + blockIdx.x] =
           total;
@@ -74,8 +87,7 @@ __global__ void __launch_bounds__(32)
   const float inverse = InverseRmsOf(__shfl_sync(kAllLanes, dot, kMixOutputs), args);
   MixCoefficients& out = mix[row];
   const int group = lane < kStreams ? 0 : (lane < 2 * kStreams ? 1 : 2);
-  const float value =
-      lane < kMixOutputs ? fmaf(dot * inverse, scale[group], base[lane]) : 0.0f;
+  const float value = lane < kMixOutputs ? fmaf(dot * inverse, scale[group], base[lane]) : 0.0f;
   if (group == 0) out.pre[lane] = Sigmoid(value) + hc_eps;
   if (group == 1) out.post[lane - kStreams] = 2.0f * Sigmoid(value);
   // The combination moves to lanes 0 .. 15.

@@ -1,5 +1,5 @@
-// Row-wise operations: widening, norms, embedding, KV and query tails, stream arithmetic, the sum of
-// halves.
+// Row-wise operations: widening, norms, embedding, KV and query tails, stream arithmetic, the sum
+// of halves.
 #include "libcore/math/fake_quant.h"
 #include "libcore/math/transcendental.h"
 #include "libcore/ops/cuda/kernels.h"
@@ -11,7 +11,9 @@ namespace {
 
 constexpr int kThreads = 256;
 
-unsigned BlocksFor(int64_t count) { return static_cast<unsigned>((count + kThreads - 1) / kThreads); }
+unsigned BlocksFor(int64_t count) {
+  return static_cast<unsigned>((count + kThreads - 1) / kThreads);
+}
 
 __device__ int64_t GlobalThread() {
   return static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
@@ -26,8 +28,8 @@ __global__ void __launch_bounds__(kThreads) RmsNormKernel(const RmsNormLaunch ar
   __shared__ float segments[kMaxSegments];
   const float* x = args.x + static_cast<int64_t>(blockIdx.x) * args.columns;
   float* y = args.y + static_cast<int64_t>(blockIdx.x) * args.columns;
-  const float sum = BlockReduce<4>(
-      args.columns, segments, [x](float acc, int k) { return fmaf(x[k], x[k], acc); });
+  const float sum = BlockReduce<4>(args.columns, segments,
+                                   [x](float acc, int k) { return fmaf(x[k], x[k], acc); });
   const float inverse = Rsqrt(sum / static_cast<float>(args.columns) + args.eps);
   for (int i = threadIdx.x; i < args.columns; i += kThreads) {
     y[i] = Half16At(args.weight, i) * (x[i] * inverse);
@@ -95,7 +97,8 @@ __global__ void __launch_bounds__(kThreads) EmbedKernel(const EmbedLaunch args) 
     const Bf16 value = ToBf16(Half16At(args.embed, from + i));
     for (int s = 0; s < kStreams; ++s) args.streams[(row * kStreams + s) * dim + i] = value;
   }
-  if (threadIdx.x < kStreams) args.pre[row * kStreams + threadIdx.x] = threadIdx.x == 0 ? 1.0f : 0.0f;
+  if (threadIdx.x < kStreams)
+    args.pre[row * kStreams + threadIdx.x] = threadIdx.x == 0 ? 1.0f : 0.0f;
 }
 
 __global__ void __launch_bounds__(kThreads) CollapseKernel(const CollapseLaunch args) {
@@ -127,8 +130,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kThreads) AddHalvesKernel(const float* half0, const float* half1,
-                                                            int64_t count, Bf16* y0, Bf16* y1) {
+__global__ void __launch_bounds__(kThreads)
+    AddHalvesKernel(const float* half0, const float* half1, int64_t count, Bf16* y0, Bf16* y1) {
   const int64_t i = GlobalThread();
   if (i >= count) return;
   const Bf16 y = ToBf16(half0[i] + half1[i]);

@@ -1,4 +1,5 @@
-// States of a tile straight from its bit string: lane t's eight positions 8t .. 8t + 7 (exl3/decode.h).
+// States of a tile straight from its bit string: lane t's eight positions 8t .. 8t + 7
+// (exl3/decode.h).
 #pragma once
 
 #include <cstdint>

@@ -95,9 +95,8 @@ absl::StatusOr<RankWeights> PlaceWeights(const DrafterConfig& config, const Rank
                                          device::Arena& arena) {
   RankWeights weights = host;
   Placer placer(arena);
-  for (Half16View* view :
-       {&weights.embed, &weights.main_norm, &weights.final_norm, &weights.markov_embed,
-        &weights.markov_head, &weights.confidence}) {
+  for (Half16View* view : {&weights.embed, &weights.main_norm, &weights.final_norm,
+                           &weights.markov_embed, &weights.markov_head, &weights.confidence}) {
     placer.Half16(*view);
   }
   placer.Matrix(weights.main_proj);
