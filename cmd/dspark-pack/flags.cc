@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cmd/common/flag_parse.h"
-#include "libcore/checkpoint/synthetic_shape.h"
+#include "cmd/common/flags.h"
+#include "libcore/model/synthetic_shape.h"
 
 namespace tp2::pack {
 namespace {

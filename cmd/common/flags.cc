@@ -1,13 +1,14 @@
-#include "cmd/common/flag_parse.h"
+#include "cmd/common/flags.h"
 
 #include <algorithm>
-#include <iostream>
+#include <sstream>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "libcore/base/build_info.h"
 #include "libcore/base/error.h"
 #include "libcore/report/exit_code.h"
+#include "libcore/report/output.h"
 
 namespace tp2::cmd {
 namespace {
@@ -98,8 +99,9 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
     app.parse(argc, argv);
     return std::nullopt;
   } catch (const CLI::Success& success) {  // --help and --version
-    app.exit(success, std::cout, std::cerr);
-    return kExitOk;
+    std::ostringstream text;
+    app.exit(success, text, text);
+    return ReportStatus(app.get_name().c_str(), PrintResult(text.str()));
   } catch (const CLI::ParseError& error) {
     return ReportStatus(app.get_name().c_str(), MakeError(absl::StatusCode::kInvalidArgument,
                                                           {.what = OneLine(error.what()),
