@@ -51,7 +51,7 @@ stage_asan() {
   run_tests asan
 }
 
-# Only the folders whose code starts threads or serves several clients; the rest has nothing to race.
+# Only the folders whose code starts threads or serves clients; the rest has nothing to race.
 stage_tsan() {
   local folder folders=() targets=()
   for folder in base transport contract server; do

@@ -20,7 +20,6 @@ import tidy_layers  # noqa: F401  (registers its rules)
 # (rule, file) -> why that file may. An entry that excuses nothing is itself a finding.
 EXCEPTIONS = {
     ('libm', 'libcore/math/rope.h'): 'a float64 power rounded to fp32 on the host',
-    ('include', 'cmd/dspark-pack/flags.cc'): 'the names of the synthetic shapes, for --help',
 }
 
 
