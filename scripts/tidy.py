@@ -311,6 +311,9 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 2
     tree = Tree(root)
+    if not tree.files:
+        print(f'tidy.py: error: no files under {root}; name the top of the tree', file=sys.stderr)
+        return 2
     found = sorted(set(line for _, line, _ in findings(tree)))
     for line in found:
         print(line)
