@@ -48,7 +48,7 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-worker_has_decided() { grep -q 'listening on' "$scratch/worker.log" || ! worker_runs; }
+worker_has_decided() { grep -q 'listening on' "$scratch/worker.log" 2>/dev/null || ! worker_runs; }
 
 # Starts the worker and waits until it listens; the log shows one line per phase of its start.
 start_worker() {
