@@ -26,7 +26,7 @@ RECORDED = re.compile(r'^tests/(golden|baselines)/|^tests/.*/(corpus|golden)/')
 LAYERS = {'base': 0, 'math': 0, 'model': 1, 'contract': 1, 'report': 1, 'config': 1,
           'checkpoint': 2, 'exl3': 2, 'telemetry': 2, 'shard': 3, 'tuning': 3, 'device': 3,
           'ops': 4, 'collectives': 4, 'graphs': 5, 'transport': 5, 'drafter': 6,
-          'server': 7, 'parity': 7, 'bench': 7}
+          'server': 7, 'client': 7, 'parity': 7, 'bench': 7}
 SIDEWAYS = {('checkpoint', 'exl3')}  # loaded weights are EXL3 matrices
 # Folders that may see less than everything below them.
 ONLY = {'math': r'math/', 'base': r'base/', 'transport': r'(transport|base)/',
