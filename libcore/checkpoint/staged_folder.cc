@@ -58,6 +58,11 @@ absl::Status CheckTarget(const std::string& dir, IfExists if_exists) {
   return absl::OkStatus();
 }
 
+std::string WithoutTrailingSlashes(std::string dir) {
+  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
+  return dir;
+}
+
 }  // namespace
 
 StagedFolder::StagedFolder(std::string dir, std::string temporary)
@@ -66,9 +71,12 @@ StagedFolder::StagedFolder(std::string dir, std::string temporary)
 StagedFolder::StagedFolder(StagedFolder&& other) noexcept
     : dir_(std::move(other.dir_)), temporary_(std::exchange(other.temporary_, {})) {}
 
+absl::Status StagedFolder::Check(const std::string& dir, IfExists if_exists) {
+  return CheckTarget(WithoutTrailingSlashes(dir), if_exists);
+}
+
 absl::StatusOr<StagedFolder> StagedFolder::Create(const std::string& dir, IfExists if_exists) {
-  std::string trimmed = dir;
-  while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
+  std::string trimmed = WithoutTrailingSlashes(dir);
   TP2_RETURN_IF_ERROR(CheckTarget(trimmed, if_exists));
   std::string temporary = absl::StrCat(trimmed, ".tmp.XXXXXX");
   if (::mkdtemp(temporary.data()) == nullptr || ::chmod(temporary.c_str(), 0755) != 0) {

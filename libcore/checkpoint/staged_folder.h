@@ -15,7 +15,9 @@ class StagedFolder {
  public:
   // `dir` may be absent or an empty folder. With kReplace it may also be a folder that holds
   // nothing but a checkpoint's files (config.json, model*.safetensors, the index): anything else is
-  // somebody's data and refused. Errors: kInvalidArgument.
+  // somebody's data and refused. Check looks without
+  // touching anything. Errors: kInvalidArgument.
+  static absl::Status Check(const std::string& dir, IfExists if_exists);
   static absl::StatusOr<StagedFolder> Create(const std::string& dir, IfExists if_exists);
 
   StagedFolder(StagedFolder&& other) noexcept;

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "libcore/base/thread_pool.h"
 #include "libcore/checkpoint/safetensors_writer.h"
-#include "libcore/checkpoint/synthetic_shape.h"
+#include "libcore/model/synthetic_shape.h"
 
 namespace tp2 {
 

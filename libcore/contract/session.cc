@@ -30,8 +30,7 @@ SlotState SlotRecord::state() const {
 SlotTable::SlotTable(int slot_count, uint32_t boot_bits)
     : slots_(slot_count), generation_(uint64_t{boot_bits} << 32) {}
 
-Code SlotTable::PickForOpen(uint64_t session, uint16_t wanted, int session_limit,
-                            int* slot) const {
+Code SlotTable::PickForOpen(uint64_t session, uint16_t wanted, int session_limit, int* slot) const {
   if (wanted != kAnySlot && wanted >= slots_.size()) return Code::kNoSuchSlot;
   if (CountOf(session) >= session_limit) return Code::kSlotsFull;
   for (size_t i = 0; i < slots_.size(); ++i) {

@@ -150,8 +150,7 @@ StepVerdict ValidateStep(const StepMessage& step, const WorkerLimits& worker,
   if (verdict.code != Code::kOk) return verdict;
   uint32_t first_row = 0;
   for (int i = 0; i < step.entry_count; ++i) {
-    verdict.entry_code =
-        CheckEntry(step, i, first_row, worker, grant, slots, &verdict.after[i]);
+    verdict.entry_code = CheckEntry(step, i, first_row, worker, grant, slots, &verdict.after[i]);
     if (verdict.entry_code != Code::kOk) {
       verdict.code = Code::kBadEntry;
       verdict.bad_entry = i;

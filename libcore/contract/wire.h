@@ -15,7 +15,8 @@
 
 namespace tp2::contract {
 
-static_assert(std::endian::native == std::endian::little, "fields are copied as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "fields are copied as they lie in memory");
 
 class WireReader {
  public:

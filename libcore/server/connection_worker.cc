@@ -15,8 +15,8 @@ using contract::Type;
 using transport::Event;
 
 ConnectionWorker::ConnectionWorker(std::unique_ptr<transport::Connection> connection,
-                                   const Options& options, const Clock* clock,
-                                   const Health* health, Post post)
+                                   const Options& options, const Clock* clock, const Health* health,
+                                   Post post)
     : connection_(std::move(connection)),
       options_(options),
       clock_(clock),
@@ -156,10 +156,10 @@ bool ConnectionWorker::SendOwedReply() {
 
 bool ConnectionWorker::SendNow(const contract::FrameHeader& request, ReplyFrame* reply,
                                int64_t arrival_ns) {
-  FinishReply(request,
-              {.is_draining = health_->is_draining(),
-               .spent_us = (clock_->NowNs() - arrival_ns) / 1000},
-              reply);
+  FinishReply(
+      request,
+      {.is_draining = health_->is_draining(), .spent_us = (clock_->NowNs() - arrival_ns) / 1000},
+      reply);
   return Send(*reply) && !contract::ClosesConnection(reply->code);
 }
 

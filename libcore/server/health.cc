@@ -89,8 +89,8 @@ void Health::NoteGoodStep(int64_t step_us) {
   ++counters_.steps;
   counters_.failures_in_a_row = 0;
   last_good_step_ns_ = clock_->NowNs();
-  step_us_[step_samples_ % kStepSamples] = static_cast<uint32_t>(
-      std::clamp<int64_t>(step_us, 0, std::numeric_limits<uint32_t>::max()));
+  step_us_[step_samples_ % kStepSamples] =
+      static_cast<uint32_t>(std::clamp<int64_t>(step_us, 0, std::numeric_limits<uint32_t>::max()));
   ++step_samples_;
 }
 

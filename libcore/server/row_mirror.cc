@@ -15,14 +15,14 @@ constexpr size_t kAlignment = 64;
 }  // namespace
 
 void RowMirror::AlignedDelete::operator()(std::byte* bytes) const {
-  ::operator delete(bytes, std::align_val_t{kAlignment});
+  ::operator delete (bytes, std::align_val_t{kAlignment});
 }
 
 RowMirror::RowMirror(const Shape& shape) : shape_(shape), slots_(shape.slot_count) {
   for (Slot& slot : slots_) {
     const size_t slot_bytes = static_cast<size_t>(shape_.ring_rows) * shape_.row_bytes_max;
     slot.rows.reset(
-        static_cast<std::byte*>(::operator new(slot_bytes, std::align_val_t{kAlignment})));
+        static_cast<std::byte*>(::operator new (slot_bytes, std::align_val_t{kAlignment})));
     slot.kinds.assign(shape_.ring_rows, RowKind::kTaps);
     slot.row_bytes.assign(shape_.ring_rows, 0);
   }

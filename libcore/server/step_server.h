@@ -75,10 +75,10 @@ class StepServer {
   int drain_calls_ = 0;                  // guarded by queue_mutex_
 
   std::mutex workers_mutex_;
-  std::vector<std::unique_ptr<ConnectionWorker>> workers_;         // guarded by workers_mutex_
-  std::vector<std::unique_ptr<transport::Listener>> listeners_;    // guarded by workers_mutex_
-  std::vector<std::thread> acceptors_;                             // guarded by workers_mutex_
-  bool is_closed_ = false;                                         // guarded by workers_mutex_
+  std::vector<std::unique_ptr<ConnectionWorker>> workers_;       // guarded by workers_mutex_
+  std::vector<std::unique_ptr<transport::Listener>> listeners_;  // guarded by workers_mutex_
+  std::vector<std::thread> acceptors_;                           // guarded by workers_mutex_
+  bool is_closed_ = false;                                       // guarded by workers_mutex_
 };
 
 }  // namespace tp2::server

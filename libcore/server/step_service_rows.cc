@@ -43,8 +43,7 @@ contract::StepReplyEntry EntryReply(const EntryOutput& output, const contract::S
 
 }  // namespace
 
-void StepService::Insert(const Session& session, const ServiceRequest& request,
-                         ReplyFrame* reply) {
+void StepService::Insert(const Session& session, const ServiceRequest& request, ReplyFrame* reply) {
   const contract::InsertMessage& insert = body_.insert;
   SlotWindow after;
   const Code code = contract::ValidateInsert(insert, limits_, session.grant, slots_, &after);
@@ -114,8 +113,8 @@ void StepService::Step(const Session& session, const ServiceRequest& request, Re
   for (int i = 0; i < step.entry_count; ++i) {
     body.entries[i].slot = step.entries[i].slot;
     body.entries[i].generation = step.entries[i].generation;
-    body.entries[i].status = static_cast<uint16_t>(i == verdict.bad_entry ? verdict.entry_code
-                                                                          : Code::kNotRun);
+    body.entries[i].status =
+        static_cast<uint16_t>(i == verdict.bad_entry ? verdict.entry_code : Code::kNotRun);
   }
   const int64_t begin_ns = clock_->NowNs();
   body.queue_us = Us32(begin_ns - request.arrival_ns);

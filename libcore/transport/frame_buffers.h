@@ -17,7 +17,7 @@ class FrameBuffers {
   explicit FrameBuffers(size_t frame_bytes) : frame_bytes_(frame_bytes) {
     for (auto& storage : storage_) {
       storage.reset(
-          static_cast<std::byte*>(::operator new(frame_bytes, std::align_val_t{kAlignment})));
+          static_cast<std::byte*>(::operator new (frame_bytes, std::align_val_t{kAlignment})));
     }
   }
 
@@ -36,7 +36,7 @@ class FrameBuffers {
   static constexpr size_t kAlignment = 64;
   struct Deleter {
     void operator()(std::byte* bytes) const {
-      ::operator delete(bytes, std::align_val_t{kAlignment});
+      ::operator delete (bytes, std::align_val_t{kAlignment});
     }
   };
 

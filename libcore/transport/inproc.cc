@@ -100,8 +100,7 @@ class Mailbox {
   // What a stream would have made of the same bytes.
   Event Classify(Message* message, size_t sent_bytes) const {
     if (sent_bytes < rule_.header_bytes) return Event::kTruncated;
-    const std::optional<uint32_t> body_bytes =
-        rule_.sizer({message->buffer, rule_.header_bytes});
+    const std::optional<uint32_t> body_bytes = rule_.sizer({message->buffer, rule_.header_bytes});
     if (!body_bytes.has_value() || *body_bytes > rule_.max_body_bytes) {
       message->stored_bytes = rule_.header_bytes;
       return Event::kBadHeader;

@@ -19,10 +19,9 @@
 namespace tp2::transport {
 
 absl::Status SocketError(const std::string& what, int error_number) {
-  return MakeError(absl::StatusCode::kUnavailable,
-                   {.what = what,
-                    .expected = "success",
-                    .got = std::generic_category().message(error_number)});
+  return MakeError(
+      absl::StatusCode::kUnavailable,
+      {.what = what, .expected = "success", .got = std::generic_category().message(error_number)});
 }
 
 std::string SocketAddressText(const sockaddr_storage& address) {
@@ -46,8 +45,7 @@ int64_t NowMs() {
 int LeftMs(int64_t deadline_ms) {
   if (deadline_ms == kNoDeadline) return -1;
   const int64_t left_ms = deadline_ms - NowMs();
-  return static_cast<int>(
-      std::clamp<int64_t>(left_ms, 0, std::numeric_limits<int>::max()));
+  return static_cast<int>(std::clamp<int64_t>(left_ms, 0, std::numeric_limits<int>::max()));
 }
 
 bool WaitForFd(int fd, int16_t events, int wake_fd, int64_t deadline_ms) {

@@ -46,7 +46,8 @@ absl::StatusOr<ResolvedAddress> Resolve(const TcpAddress& address, int extra_fla
 }
 
 UniqueFd OpenSocket(const ResolvedAddress& address) {
-  return UniqueFd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return UniqueFd(
+      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 class TcpListener final : public Listener {

@@ -13,9 +13,10 @@ std::string TcpAddress::ToString() const {
 }
 
 absl::StatusOr<TcpAddress> ParseTcpAddress(std::string_view text) {
-  const absl::Status refusal = MakeError(
-      absl::StatusCode::kInvalidArgument,
-      {.what = "address", .expected = "HOST:PORT or [V6]:PORT", .got = "'" + std::string(text) + "'"});
+  const absl::Status refusal =
+      MakeError(absl::StatusCode::kInvalidArgument, {.what = "address",
+                                                     .expected = "HOST:PORT or [V6]:PORT",
+                                                     .got = "'" + std::string(text) + "'"});
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return refusal;
   std::string_view host = text.substr(0, colon);

@@ -59,8 +59,8 @@ bool TcpConnection::WaitOrReport(int64_t deadline_ms, Received* report) {
   }
   int64_t until_ms = deadline_ms;
   if (is_inside_frame) {
-    until_ms = deadline_ms == kNoDeadline ? frame_deadline_ms_
-                                          : std::min(deadline_ms, frame_deadline_ms_);
+    until_ms =
+        deadline_ms == kNoDeadline ? frame_deadline_ms_ : std::min(deadline_ms, frame_deadline_ms_);
   }
   (void)WaitForFd(socket_.get(), POLLIN, wake_fd_.get(), until_ms);
   return false;
@@ -100,8 +100,8 @@ Received TcpConnection::Receive(int64_t timeout_ms) {
   }
 }
 
-absl::Status TcpConnection::Send(std::span<const std::byte> header,
-                                 std::span<const std::byte> body, int64_t timeout_ms) {
+absl::Status TcpConnection::Send(std::span<const std::byte> header, std::span<const std::byte> body,
+                                 int64_t timeout_ms) {
   const int64_t deadline_ms = DeadlineFrom(timeout_ms);
   size_t sent_bytes = 0;
   const size_t frame_bytes = header.size() + body.size();

@@ -1,4 +1,4 @@
-#include "libcore/checkpoint/synthetic_shape.h"
+#include "libcore/model/synthetic_shape.h"
 
 #include <cstdlib>
 
