@@ -32,6 +32,7 @@ void AddSynth(CLI::App& app, Flags& flags) {
       ->option_text("NAME")
       ->group("Input");
   synth->add_option("--seed", flags.seed, "the same seed gives the same bytes everywhere")
+      ->check(CLI::NonNegativeNumber)
       ->option_text(absl::StrCat("N [", flags.seed, "]"))
       ->group("Input");
   synth->add_option("--threads", flags.threads, "0: one per hardware thread; bytes do not change")
