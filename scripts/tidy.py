@@ -10,195 +10,17 @@ beside it.
 """
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
 import tidy_cpp
+from tidy_core import CPP, HEADERS, RULES, Tree, outside, pattern_rule, rule
+import tidy_layers  # noqa: F401  (registers its rules)
 
-RULES = []
-CPP = ('.cc', '.h', '.cu', '.cuh', '.inc')
-HEADERS = ('.h', '.cuh')
-# Expected values, fuzz seeds and measured files keep the bytes that were recorded.
-RECORDED = re.compile(r'^tests/(golden|baselines)/|^tests/.*/(corpus|golden)/')
-
-# Folder -> layer. An include goes down; sideways and upwards only where SIDEWAYS says so.
-LAYERS = {'base': 0, 'math': 0, 'model': 1, 'contract': 1, 'report': 1, 'config': 1,
-          'checkpoint': 2, 'exl3': 2, 'telemetry': 2, 'shard': 3, 'tuning': 3, 'device': 3,
-          'ops': 4, 'collectives': 4, 'graphs': 5, 'transport': 5, 'drafter': 6,
-          'server': 7, 'parity': 7, 'bench': 7}
-SIDEWAYS = {('checkpoint', 'exl3')}  # loaded weights are EXL3 matrices
-# Folders that may see less than everything below them.
-ONLY = {'math': r'math/', 'base': r'base/', 'transport': r'(transport|base)/',
-        'telemetry': r'(telemetry|base)/', 'contract': r'(contract|base|model)/',
-        'server': r'(server|base|math|model|contract|report|config|telemetry|transport)/'
-                  r'|drafter/step_engine\.h'}
 # (rule, file) -> why that file may. An entry that excuses nothing is itself a finding.
 EXCEPTIONS = {
     ('libm', 'libcore/math/rope.h'): 'a float64 power rounded to fp32 on the host',
 }
-# Nothing below the drafter knows what a request is.
-REQUEST_BLIND = ('shard', 'tuning', 'device', 'ops', 'collectives', 'graphs', 'checkpoint', 'exl3')
-
-
-class Tree:
-    """The files under review: tracked ones and new ones that git does not ignore."""
-
-    def __init__(self, root):
-        self.root = root
-        listed = subprocess.run(['git', '-C', root, 'ls-files', '-co', '--exclude-standard', '-z'],
-                                capture_output=True, check=False)
-        if listed.returncode == 0:
-            names = [n for n in listed.stdout.decode().split('\0') if n]
-        else:  # an exported copy without .git
-            names = [os.path.relpath(os.path.join(folder, name), root)
-                     for folder, _, files in os.walk(root) for name in files]
-            names = [n for n in names if not n.startswith(('build/', '.git/'))
-                     and '__pycache__' not in n]
-        self.files = sorted(set(n for n in names if os.path.isfile(os.path.join(root, n))))
-        self._text = {}
-
-    def text(self, path):
-        """The file's text, or '' for a binary file."""
-        if path not in self._text:
-            with open(os.path.join(self.root, path), 'rb') as file:
-                raw = file.read()
-            self._text[path] = '' if b'\0' in raw else raw.decode('utf-8', 'replace')
-        return self._text[path]
-
-    def lines(self, path):
-        return enumerate(self.text(path).splitlines(), 1)
-
-    def code_lines(self, path):
-        return enumerate(tidy_cpp.without_comments_and_literals(self.text(path)).splitlines(), 1)
-
-    def cpp(self, *folders, ends=CPP):
-        return [f for f in self.files if f.endswith(ends) and not RECORDED.match(f)
-                and (not folders or f.startswith(folders))]
-
-    def plain(self):
-        return [f for f in self.files if not RECORDED.match(f)]
-
-
-def rule(name, why, *plants):
-    """Registers a rule; `plants` are (path, text) that it must complain about, each on its own."""
-    def register(function):
-        RULES.append((name, why, function, plants))
-        return function
-    return register
-
-
-def pattern_rule(name, why, pattern, where, plant):
-    """Bans a pattern in code, comments and literals aside; where(path) selects the files."""
-    compiled = re.compile(pattern)
-
-    def check(tree):
-        for path in filter(where, tree.cpp()):
-            for number, line in tree.code_lines(path):
-                match = compiled.search(line)
-                if match:
-                    yield path, number, f'`{match.group(0).strip()}`: {why}'
-    RULES.append((name, why, check, (plant,)))
-
-
-def outside(*prefixes):
-    return lambda path: not path.startswith(prefixes)
-
-
-# ---- layers and includes ------------------------------------------------------------------------
-
-def folder_of(path):
-    parts = path.split('/')
-    return parts[1] if parts[0] == 'libcore' and len(parts) > 2 else None
-
-
-def layering_complaint(path, target):
-    """Why `path` (libcore/X/...) may not include `target`, or None."""
-    source, wanted = folder_of(path), folder_of(target)
-    if not target.startswith('libcore/'):
-        return f'libcore may not include {target}'
-    if source not in LAYERS or wanted not in LAYERS:
-        return f'no layer is known for {source if source not in LAYERS else wanted}; see LAYERS'
-    if source in ONLY and not re.match(ONLY[source], target[len('libcore/'):]):
-        return f'{source} may not see {target[len("libcore/"):]}'
-    if source in REQUEST_BLIND and wanted in ('contract', 'transport'):
-        return f'{source} lies below the drafter and may not know requests ({wanted})'
-    if source == 'drafter' and wanted == 'transport':
-        return 'the drafter knows requests, not sockets'
-    if source == wanted:
-        halves = {part for part in ('ops/cpu/', 'ops/cuda/') if part in path or part in target}
-        return 'ops/cpu and ops/cuda may not include each other' if len(halves) == 2 else None
-    if LAYERS[wanted] >= LAYERS[source] and (source, wanted) not in SIDEWAYS:
-        return f'{source} (layer {LAYERS[source]}) may not see {wanted} (layer {LAYERS[wanted]})'
-    return None
-
-
-@rule('layering', 'includes point downwards: a part can be read and tested without what uses it',
-      ('libcore/base/a.h', '#include "libcore/model/b.h"\n'),
-      ('libcore/exl3/a.cc', '#include "libcore/checkpoint/b.h"\n'),
-      ('libcore/ops/cpu/a.cc', '#include "libcore/ops/cuda/b.h"\n'),
-      ('libcore/transport/a.cc', '#include "libcore/contract/b.h"\n'),
-      ('libcore/contract/a.cc', '#include "libcore/math/b.h"\n'),
-      ('libcore/server/a.cc', '#include "libcore/drafter/slot_table.h"\n'),
-      ('libcore/exl3/a.cc', '#include "cmd/dspark-pack/flags.h"\n'),
-      ('cmd/a/run.cc', '#include "cmd/b/run.h"\n'))
-def check_layering(tree):
-    for path in tree.cpp('libcore/', 'cmd/'):
-        for number, kind, target in tidy_cpp.includes(tree.text(path)):
-            if kind != '"' or not target.startswith(('libcore/', 'cmd/', 'tests/')):
-                continue
-            if path.startswith('libcore/'):
-                complaint = layering_complaint(path, target)
-            else:
-                own = '/'.join(path.split('/')[:2]) + '/'
-                complaint = None if target.startswith(('libcore/', 'cmd/common/', own)) else \
-                    f'a tool may include libcore, cmd/common and itself, not {target}'
-            if complaint:
-                yield path, number, complaint
-
-
-# (file pattern, banned include pattern, reason): the second table of who may know what.
-CUDA_HEADER = r'(cuda|cooperative_groups|nvml|nccl|mma\.h)'
-CUDA_HOMES = (r'(?!libcore/(device|collectives|ops/cuda|graphs)/|libcore/drafter/drafter_cuda\.cc'
-              r'|libcore/bench/timing\.cc|tests/)')
-INCLUDE_BANS = [
-    (r'libcore/math/.*\.h$', r'(?!(cstdint|cmath|bit|cstring|limits)$|libcore/math/)',
-     'math is compiled for host and device: <cstdint> <cmath> <bit> <cstring> <limits> only'),
-    (r'libcore/collectives/protocol\.h$', r'(?!cstdint$|libcore/math/hd\.h$)',
-     'the protocol sees the world through its policy only'),
-    (r'libcore/contract/', r'(sys/|netinet/|arpa/|chrono|thread|time\.h|' + CUDA_HEADER + ')',
-     'the contract is bytes in, values out: no sockets, time or CUDA'),
-    (r'libcore/ops/cuda/', r'(absl/container|CLI/|fstream|filesystem)',
-     'kernels know no containers of absl, no flags and no files'),
-    (r'(?!cmd/[^/]+/flags\.)', r'CLI/', 'CLI11 throws and compiles slowly: cmd/*/flags.* only'),
-    (r'(?!libcore/config/)', r'yaml-cpp', 'yaml-cpp throws: libcore/config only'),
-    (r'cmd/[^/]+/flags\.', r'(libcore/(checkpoint|device)/|' + CUDA_HEADER + ')',
-     'flags are parsed before anything is opened'),
-    (CUDA_HOMES, CUDA_HEADER, 'CUDA is known to device, collectives, ops/cuda and graphs only'),
-    (r'', r'(absl/synchronization/mutex\.h|ranges$|format$|expected$)',
-     'missing or misbehaving with g++ 12, clang 14 or Debian\'s Abseil'),
-]
-
-
-@rule('include', 'a file knows only what its kind may know',
-      ('libcore/math/a.h', '#include <vector>\n'),
-      ('libcore/collectives/protocol.h', '#include <atomic>\n'),
-      ('libcore/contract/a.cc', '#include <sys/socket.h>\n'),
-      ('libcore/ops/cuda/a.cu', '#include "absl/container/flat_hash_map.h"\n'),
-      ('cmd/a/run.cc', '#include "CLI/CLI.hpp"\n'),
-      ('libcore/model/a.cc', '#include "yaml-cpp/yaml.h"\n'),
-      ('cmd/a/flags.cc', '#include "libcore/checkpoint/loader.h"\n'),
-      ('libcore/model/a.cc', '#include <cuda_runtime.h>\n'),
-      ('libcore/base/a.h', '#include "absl/synchronization/mutex.h"\n'),
-      ('libcore/base/a.cc', '#include "b.h"\n'))
-def check_includes(tree):
-    for path in tree.cpp():
-        for number, kind, target in tidy_cpp.includes(tree.text(path)):
-            for files, banned, reason in INCLUDE_BANS:
-                if re.match(files, path) and re.match(banned, target):
-                    yield path, number, f'{target}: {reason}'
-            if kind == '"' and '/' not in target and target != 'build_info_values.h':
-                yield path, number, f'{target}: our includes start at the top of the tree'
 
 
 # ---- code ----------------------------------------------------------------------------------------
@@ -215,9 +37,12 @@ pattern_rule('views', 'clang 14 cannot compile them with libstdc++ 12',
 pattern_rule('using-namespace', 'names must say where they come from', r'\busing\s+namespace\b',
              outside(), ('tests/a_test.cc', 'using namespace tp2;\n'))
 pattern_rule('print', 'results, tables and errors leave through libcore/report',
-             r'\b(v?(f|s|sn|d)?printf|f?puts|putchar|perror)\s*\(|\bstd::(cout|cerr|clog)\b',
+             r'\b(v?(f|s|sn|d)?printf|f?puts|putchar|perror)\s*\(',
              outside('libcore/report/', 'libcore/base/check.h', 'tests/'),
-             ('libcore/base/a.cc', 'void F() { std::fprintf(stderr, "a"); }\n'))
+             ('cmd/a/run.cc', 'void F() { std::fprintf(stderr, "a"); }\n'))
+pattern_rule('stream', 'the library hands text to its caller; tools own the streams',
+             r'\bstd::(cout|cerr|clog)\b', outside('libcore/report/', 'cmd/', 'tests/'),
+             ('libcore/base/a.cc', 'void F() { std::cout << 1; }\n'))
 pattern_rule('last-error', 'it clears an error that another check still needs to see; '
              'only the peer-access check may', r'\bcudaGetLastError\b',
              outside('libcore/device/peer.cc'),
@@ -486,6 +311,9 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 2
     tree = Tree(root)
+    if not tree.files:
+        print(f'tidy.py: error: no files under {root}; name the top of the tree', file=sys.stderr)
+        return 2
     found = sorted(set(line for _, line, _ in findings(tree)))
     for line in found:
         print(line)

@@ -16,11 +16,11 @@ namespace tp2 {
 
 // Empty fields are left out of the text.
 struct ErrorText {
-  std::string what;      // the thing that is wrong: "tensor mtp.0.main_proj.svh"
-  std::string expected;  // "F16 [256]"
-  std::string got;       // "BF16 [256]"
-  std::string where;     // file, byte offset, line
-  std::string next;      // what the reader should do
+  std::string what = {};      // the thing that is wrong: "tensor mtp.0.main_proj.svh"
+  std::string expected = {};  // "F16 [256]"
+  std::string got = {};       // "BF16 [256]"
+  std::string where = {};     // file, byte offset, line
+  std::string next = {};      // what the reader should do
 };
 
 absl::Status MakeError(absl::StatusCode code, const ErrorText& text);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -17,13 +18,18 @@ struct CpuDrafterOptions {
   std::string mode = "one-card";
   int64_t max_positions = 327680;
   int thread_count = 0;
+  // Overrides the checkpoint's switch.
+  std::optional<KvFakeQuant> kv_fake_quant = std::nullopt;
 };
 
-// S is Bf16 in the product; float leaves out the storage roundings (tests against the unrounded
-// reference).
-template <class S>
-std::unique_ptr<Drafter<CpuOps<S>>> MakeCpuDrafter(std::unique_ptr<Checkpoint> checkpoint,
-                                                   std::span<const ShardPlan> plans,
-                                                   const CpuDrafterOptions& options);
+// True when every product is one set of bits on every backend (exl3/linear.h).
+bool HasPortableBits(const DrafterWeights& weights);
+
+// Ops is CpuOps<Bf16> in the product; CpuOps<float> leaves out the storage roundings (tests against
+// the unrounded reference). Other instantiations include cpu_drafter-inl.h.
+template <class Ops>
+std::unique_ptr<Drafter<Ops>> MakeCpuDrafter(std::unique_ptr<Checkpoint> checkpoint,
+                                             std::span<const ShardPlan> plans,
+                                             const CpuDrafterOptions& options);
 
 }  // namespace tp2

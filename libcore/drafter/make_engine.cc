@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<StepEngine>> MakeEngine(const EngineOptions& opti
   CpuDrafterOptions cpu = {.mode = options.mode,
                            .max_positions = options.max_positions,
                            .thread_count = options.thread_count};
-  return MakeCpuDrafter<Bf16>(std::move(checkpoint), plans, cpu);
+  return MakeCpuDrafter<CpuOps<Bf16>>(std::move(checkpoint), plans, cpu);
 }
 
 }  // namespace tp2

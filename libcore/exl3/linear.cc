@@ -15,6 +15,7 @@ class Scratch {
  public:
   explicit Scratch(const LinearArgs& args)
       : sums_(static_cast<size_t>(args.rows)), scales_(static_cast<size_t>(args.rows)) {
+    if (args.rows == 0) return;
     const size_t inputs = static_cast<size_t>(args.rows) * static_cast<size_t>(args.matrix.k);
     rows_.sums = sums_.data();
     rows_.scales = scales_.data();

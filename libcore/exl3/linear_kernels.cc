@@ -10,6 +10,16 @@
 #include "libcore/exl3/linear_half-inl.h"
 #include "libcore/exl3/linear_integer-inl.h"
 
+HWY_BEFORE_NAMESPACE();
+namespace tp2::exl3 {
+namespace HWY_NAMESPACE {
+
+const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tp2::exl3
+HWY_AFTER_NAMESPACE();
+
 #if HWY_ONCE
 namespace tp2::exl3 {
 
@@ -17,6 +27,9 @@ HWY_EXPORT(PrepareIntegerRow);
 HWY_EXPORT(ComputeIntegerBlock);
 HWY_EXPORT(PrepareHalfRow);
 HWY_EXPORT(ComputeHalfBlock);
+HWY_EXPORT(TargetName);
+
+const char* KernelTargetName() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
 
 void PrepareRow(const LinearArgs& args, int row, const PreparedRows& prepared, float* scratch) {
   if (HasPortableBits(args.matrix)) {

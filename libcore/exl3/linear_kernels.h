@@ -42,4 +42,7 @@ void PrepareRow(const LinearArgs& args, int row, const PreparedRows& prepared, f
 void ComputeBlock(const LinearArgs& args, const PreparedRows& prepared, int block,
                   int64_t* scratch);
 
+// The instruction set in use, as Highway names it: "AVX2", "SCALAR", ...
+const char* KernelTargetName();
+
 }  // namespace tp2::exl3

@@ -27,21 +27,22 @@ TEST(Bf16, EveryValueSurvivesTheRoundTrip) {
 }
 
 TEST(Bf16, TiesGoToEvenAndOverflowToInfinity) {
-  EXPECT_EQ(ToBf16(0x1.01p0f).bits, 0x3F80);   // halfway between 0x3F80 and 0x3F81
-  EXPECT_EQ(ToBf16(0x1.03p0f).bits, 0x3F82);   // halfway between 0x3F81 and 0x3F82
+  EXPECT_EQ(ToBf16(0x1.01p0f).bits, 0x3F80);       // halfway between 0x3F80 and 0x3F81
+  EXPECT_EQ(ToBf16(0x1.03p0f).bits, 0x3F82);       // halfway between 0x3F81 and 0x3F82
   EXPECT_EQ(ToBf16(0x1.0100001p0f).bits, 0x3F80);  // the literal itself rounds to the tie in fp32
   EXPECT_EQ(ToBf16(0x1.010002p0f).bits, 0x3F81);
   EXPECT_EQ(ToBf16(std::numeric_limits<float>::max()).bits, 0x7F80);
   EXPECT_EQ(ToBf16(-std::numeric_limits<float>::infinity()).bits, 0xFF80);
 }
 
-// Independent statement of fp16 rounding: the nearest of all finite halves, ties to the even pattern.
+// Independent statement of fp16 rounding: the nearest of all finite halves, ties to the even
+// pattern.
 uint16_t NearestHalf(double value) {
   uint16_t best = 0;
   double best_distance = std::numeric_limits<double>::infinity();
   for (uint32_t bits = 0; bits < 0x7C00; ++bits) {
-    const double candidate = bits < 0x400 ? std::ldexp(bits, -24)
-                                          : std::ldexp(1024 + (bits & 1023), (bits >> 10) - 25);
+    const double candidate =
+        bits < 0x400 ? std::ldexp(bits, -24) : std::ldexp(1024 + (bits & 1023), (bits >> 10) - 25);
     const double distance = std::fabs(value - candidate);
     if (distance < best_distance || (distance == best_distance && bits % 2 == 0)) {
       best = static_cast<uint16_t>(bits);
@@ -65,14 +66,15 @@ TEST(Fp16, EveryValueSurvivesTheRoundTrip) {
 TEST(Fp16, RoundsToTheNearestHalf) {
   Rng rng(1);
   for (int i = 0; i < 300; ++i) {
-    const float magnitude = std::ldexp(1.0f + std::fabs(rng.Signed()), static_cast<int>(rng.Below(42)) - 27);
+    const float magnitude =
+        std::ldexp(1.0f + std::fabs(rng.Signed()), static_cast<int>(rng.Below(42)) - 27);
     if (magnitude >= 65504.0f) continue;
     EXPECT_EQ(ToFp16(magnitude).bits, NearestHalf(magnitude)) << magnitude;
     EXPECT_EQ(ToFp16(-magnitude).bits, NearestHalf(magnitude) | 0x8000);
   }
   EXPECT_EQ(ToFp16(65519.996f).bits, 0x7BFF);
   EXPECT_EQ(ToFp16(65520.0f).bits, 0x7C00);
-  EXPECT_EQ(ToFp16(0x1p-25f).bits, 0x0000);  // tie with zero
+  EXPECT_EQ(ToFp16(0x1p-25f).bits, 0x0000);    // tie with zero
   EXPECT_EQ(ToFp16(0x1.8p-24f).bits, 0x0002);  // tie between 1 and 2 units
 }
 

@@ -35,7 +35,8 @@ TEST(Gate, AllZeroAffinitiesGiveZeroWeightsNotNan) {
 
 TEST(Argmax, TiesGoToTheLowerTokenInAnyOrder) {
   TopTwo best = {kNoScore, kNoScore};
-  for (const Scored candidate : {Scored{1.0f, 9}, Scored{2.0f, 7}, Scored{2.0f, 3}, Scored{0.0f, 1}}) {
+  for (const Scored candidate :
+       {Scored{1.0f, 9}, Scored{2.0f, 7}, Scored{2.0f, 3}, Scored{0.0f, 1}}) {
     Take(best, candidate);
   }
   EXPECT_EQ(best.first.token, 3);

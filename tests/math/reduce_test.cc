@@ -10,7 +10,8 @@
 namespace tp2 {
 namespace {
 
-// Segment by segment, with a real warp butterfly: every lane adds its partner's value at each distance.
+// Segment by segment, with a real warp butterfly: every lane adds its partner's value at each
+// distance.
 float WarpDot(int n, int v, const std::vector<float>& a, const std::vector<float>& b) {
   float total = 0.0f;
   const int segment_values = 256 * v;
@@ -64,9 +65,7 @@ TEST(CanonicalReduce, OrderMattersSoTheTestIsNotVacuous) {
   EXPECT_NE(CanonicalDot<4>(5120, a.data(), b.data()), CanonicalDot<16>(5120, a.data(), b.data()));
 }
 
-TEST(CanonicalReduce, NothingSumsToZero) {
-  EXPECT_EQ(CanonicalDot<4>(0, nullptr, nullptr), 0.0f);
-}
+TEST(CanonicalReduce, NothingSumsToZero) { EXPECT_EQ(CanonicalDot<4>(0, nullptr, nullptr), 0.0f); }
 
 }  // namespace
 }  // namespace tp2

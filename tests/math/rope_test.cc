@@ -11,7 +11,8 @@ namespace tp2 {
 namespace {
 
 TEST(Rope, FrequencyIsRoundedTwice) {
-  // Rounding theta^(-2i/d) once gives other values for exactly these pairs (research note dspark-model 3.2).
+  // Rounding theta^(-2i/d) once gives other values for exactly these pairs (research note
+  // dspark-model 3.2).
   std::vector<int> differing;
   for (int i = 0; i < 32; ++i) {
     const float once = static_cast<float>(1.0 / std::pow(10000.0, 2.0 * i / 64));

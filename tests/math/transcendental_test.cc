@@ -1,4 +1,5 @@
-// Errors of exp, log1p and what is built from them, against float64, and their behaviour at the edges.
+// Errors of exp, log1p and what is built from them, against float64, and their behaviour at the
+// edges.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +13,8 @@
 namespace tp2 {
 namespace {
 
-// Largest error of `got` in units of the last place of the exact result, over a grid of fp32 values.
+// Largest error of `got` in units of the last place of the exact result, over a grid of fp32
+// values.
 double WorstUlps(float begin, float end, const std::function<float(float)>& got,
                  const std::function<double(double)>& exact) {
   double worst = 0;
@@ -59,7 +61,8 @@ TEST(Sigmoid, SaturatesWithoutNan) {
   EXPECT_EQ(Sigmoid(1e4f), 1.0f);
   EXPECT_EQ(Sigmoid(-1e4f), 0.0f);
   EXPECT_EQ(Sigmoid(0.0f), 0.5f);
-  EXPECT_LT(WorstUlps(-30.0f, 30.0f, Sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }), 4.0);
+  EXPECT_LT(WorstUlps(-30.0f, 30.0f, Sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }),
+            4.0);
 }
 
 TEST(SwiGlu, ClampsTheGateOnlyFromAbove) {
@@ -71,7 +74,8 @@ TEST(SwiGlu, ClampsTheGateOnlyFromAbove) {
   EXPECT_TRUE(std::isnan(SwiGlu(1.0f, std::nanf(""), 10.0f)));
 }
 
-// The public report: NaN out of the mix when a sigmoid overflows (research note dspark-model 12, item 20).
+// The public report: NaN out of the mix when a sigmoid overflows (research note dspark-model 12,
+// item 20).
 TEST(Mix, HugeBasesGiveNoNan) {
   float dots[kMixOutputs];
   MixParameters parameters;

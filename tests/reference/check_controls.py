@@ -1,10 +1,12 @@
-"""Negative controls: every deliberate mistake of controls.json must be caught by check_golden's bounds.
+"""Negative controls: every deliberate mistake of controls.json must be caught by check_golden's
+bounds.
 
-For each entry the mistake is switched on, the rounds of its scope are compared exactly as check_golden
-compares them, and the outcome must be the documented one: caught in every round whose documented smallest
-movement exceeds a bound, or no check failing at all for what moves nothing. The measured movements must
-also equal the documented ones to their printed digits, which shows that the mistake built in here is the
-mistake meant there. Exit code 1 on any disagreement. Usage: check_controls.py [GOLDEN_DIR]
+For each entry the mistake is switched on, the rounds of its scope are compared exactly as
+check_golden compares them, and the outcome must be the documented one: caught in every round whose
+documented smallest movement exceeds a bound, or no check failing at all for what moves nothing. The
+measured movements must also equal the documented ones to their printed digits, which shows that the
+mistake built in here is the mistake meant there. Exit code 1 on any disagreement. Usage:
+check_controls.py [GOLDEN_DIR]
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from check_golden import GOLDEN, Golden, whole_rounds
+from check_golden import GOLDEN, Golden, operations, whole_rounds
 from comparison import BOUNDS, absolute, relative
 from drafter import Drafter, Results, RoundInput
+from numerics import SETTINGS
 
-# Entries that must pass every check: no mistake, one that is none here, and two that need far positions.
+# Entries that must pass every check: no mistake, one that is none here, and two that need far
+# positions.
 MOVES_NOTHING = frozenset(
     {("none", "all"), ("first_mix_mean", "all"), ("rope_power", "near"), ("rope_f64_angle", "near")}
 )
@@ -120,12 +124,26 @@ def check_entry(golden: Golden, entry: dict[str, Any]) -> list[str]:
     return problems
 
 
+def check_rounding(golden: Golden, place: str) -> bool:
+    """Is it visible that a place is not rounded? K rows hold e4m3 values: exact in bf16 already."""
+    failures = operations(golden, "bf16", "bf16", exact=(place,)).failures
+    passed = bool(failures) != (place == "kv")
+    worst = max((line.value for line in failures), default=0.0)
+    print(
+        f"{'ok  ' if passed else 'FAIL'} bf16 rounding place {place} left out: "
+        f"{len(failures)} checks fail, worst {worst:.3g}"
+    )
+    return passed
+
+
 def main(arguments: list[str]) -> int:
     folder = pathlib.Path(arguments[0]) if arguments else GOLDEN
     golden = Golden.load(folder)
     entries = json.loads((folder / "controls.json").read_text())["controls"]
     failed = sum(bool(check_entry(golden, entry)) for entry in entries)
-    print(f"check_controls: {failed} of {len(entries)} entries failed")
+    places = sorted(SETTINGS["bf16"].bf16_places)
+    failed += sum(not check_rounding(golden, place) for place in places)
+    print(f"check_controls: {failed} of {len(entries) + len(places)} entries failed")
     return 1 if failed or not entries else 0
 
 

@@ -1,4 +1,5 @@
-"""Checks the EXL3 decode against the published vectors of the format note (2.6); exit code 1 on failure.
+"""Checks the EXL3 decode against the published vectors of the format note (2.6); exit code 1 on
+failure.
 
 Whole codebook tables, one tile of every width and codebook (states and decoded values), and a whole
 linear: rotated input, inner product, output and entries of the dense form. Usage: check_exl3.py
@@ -128,7 +129,8 @@ def check_tiles(tally: Tally) -> None:
 
 def check_linear(tally: Tally) -> None:
     k, n = 256, 128
-    trellis = generated_units(1, k // 16 * (n // 16) * 32).view(np.int16).reshape(k // 16, n // 16, 32)
+    units = generated_units(1, k // 16 * (n // 16) * 32).view(np.int16)
+    trellis = units.reshape(k // 16, n // 16, 32)
     matrix = Exl3Matrix(trellis, generated_scales(2, k), generated_scales(3, n), "mul1", k_parts=2)
     x = ((generated_units(4, 2 * k).astype(np.int64) & 0x3FF) - 512) / 256.0
     x = x.reshape(2, k)
@@ -136,7 +138,8 @@ def check_linear(tally: Tally) -> None:
     rotated = hadamard_blocks((x * matrix.suh).astype(np.float16).astype(np.float64))
     halves = rotated.astype(np.float16)
     tally.require("rotated input", bool(np.all(halves.view("<u2")[:, :8] == np.array(ROTATED))))
-    inner = halves.astype(np.float64) @ scatter_tiles(trellis, 2, codebook_table("mul1")).astype(float)
+    what = scatter_tiles(trellis, 2, codebook_table("mul1")).astype(np.float64)
+    inner = halves.astype(np.float64) @ what
     tally.require("inner product", bool(np.allclose(inner[:, :4], INNER, rtol=0, atol=PRINTED)))
     rounded = hadamard_blocks(inner) * matrix.svh
     tally.require("output", bool(np.allclose(rounded[:, :8], ROUNDED_Y, rtol=0, atol=PRINTED)))
@@ -145,7 +148,8 @@ def check_linear(tally: Tally) -> None:
     wrong = [place for place, want in DENSE.items() if abs(dense[place] - want) > 6e-10]
     tally.require("dense entries", not wrong, str(wrong) if wrong else "")
     exact = x @ dense
-    tally.require("unrounded output", bool(np.allclose(exact[:, :4], EXACT_Y, rtol=0, atol=PRINTED)))
+    close = bool(np.allclose(exact[:, :4], EXACT_Y, rtol=0, atol=PRINTED))
+    tally.require("unrounded output", close)
 
     integer = matrix.apply_integer(x, matrix.integers())
     error = float(np.linalg.norm(integer - exact) / np.linalg.norm(exact))

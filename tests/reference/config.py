@@ -1,7 +1,7 @@
 """The drafter's shape from a checkpoint's config.json (section 1 of the model note).
 
-Text fields may sit under `text_config`; the drafter's own counts have two spellings and win over the
-trunk's. `arch` is the only switch that is not a number.
+Text fields may sit under `text_config`; the drafter's own counts have two spellings and win over
+the trunk's. `arch` is the only switch that is not a number.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Config:
 
     @property
     def fake_quant_dims(self) -> int:
-        """How many leading values of a K row are fake-quantized (3.4, difference 4 of section 1)."""
+        """How many leading values of a K row are fake-quantized (3.4; section 1, row 4)."""
         return self.head_dim if self.arch == "v41" else self.head_dim - self.rope_dim
 
 

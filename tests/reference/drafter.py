@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 import ops
-from numerics import SETTINGS
+from numerics import SETTINGS, Rounding
 from ops import Rules
 from safetensors_io import Tensor
 from stages import Stages
@@ -84,12 +84,13 @@ class Drafter:
     def make(
         cls,
         weights: Weights | pathlib.Path,
-        setting: str = "f32",
+        setting: str | Rounding = "f32",
         faults: Sequence[str] = (),
         integer_path: bool = False,
     ) -> Drafter:
         loaded = weights if isinstance(weights, Weights) else Weights.load(weights)
-        rules = Rules(loaded.config, SETTINGS[setting], frozenset(faults))
+        rounding = SETTINGS[setting] if isinstance(setting, str) else setting
+        rules = Rules(loaded.config, rounding, frozenset(faults))
         return cls(Stages(loaded, rules, integer_path))
 
     @property
@@ -99,6 +100,11 @@ class Drafter:
     @property
     def stage_count(self) -> int:
         return self.stages.weights.stages
+
+    @property
+    def own_pre(self) -> bool:
+        """Does a sublayer read the streams with its own pre weights (difference 1 of section 1)?"""
+        return self.rules.config.arch == "v4" or "own_pre" in self.rules.faults
 
     def insert(self, window: Window | None, taps: np.ndarray, positions: np.ndarray):
         """(new window, main_x): the window keeps one row more than the config's, see draft()."""
@@ -139,7 +145,7 @@ class Drafter:
         return (anchor_positions[:, None] + steps + shift).reshape(-1)
 
     def first_streams(self, anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(h [rows, m, D] equal copies of the embedding, first pre [rows, m] = one-hot on copy 0)."""
+        """(h [rows, m, D] copies of the embedding, first pre [rows, m] = one-hot on copy 0)."""
         copies = self.rules.config.hc_mult
         ids = self.block_ids(anchors).reshape(-1)
         embedded = self.stages.weights.tensors["embed.weight"].f64(rows=ids)
@@ -159,7 +165,7 @@ class Drafter:
     ) -> Tensors:
         """All intermediates of one stage for rows of len(contexts) blocks (section 5)."""
         st, out = self.stages, {}
-        own_pre = self.rules.config.arch == "v4" or "own_pre" in self.rules.faults
+        own_pre = self.own_pre
         out["attn_pre"], out["attn_post"], out["attn_comb"] = st.mix(s, "attn", h)
         x = st.sublayer_in(s, "attn", h, out["attn_pre"] if own_pre else pre)
         out["attn_in"] = x
@@ -203,7 +209,7 @@ class Drafter:
     def heads(
         self, collapsed: np.ndarray, anchor: int, forced: np.ndarray | None
     ) -> Tensors:
-        """One block's greedy drafts; `forced` are the tokens fed on instead of the drafts (7, 8)."""
+        """One block's greedy drafts; `forced` are tokens fed on instead of the drafts (7, 8)."""
         hidden = self.stages.hidden(collapsed)
         base = self.stages.base_logits(hidden)
         biases, top_ids, fed = [], [], [anchor]

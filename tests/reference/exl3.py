@@ -7,6 +7,7 @@ W is stored input-major: y = x . W, W [k, n] = diag(suh) Hb What Hb diag(svh).
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -30,7 +31,8 @@ def tile_states(units: np.ndarray, bits: int) -> np.ndarray:
     units = np.ascontiguousarray(units).view(np.uint16)
     if units.shape[-1] != 16 * bits:
         raise ValueError(f"a {bits}-bit tile has {16 * bits} units, got {units.shape[-1]}")
-    words = units[..., 0::2].astype(np.uint64) | (units[..., 1::2].astype(np.uint64) << np.uint64(16))
+    low, high = units[..., 0::2].astype(np.uint64), units[..., 1::2].astype(np.uint64)
+    words = low | (high << np.uint64(16))
     end = (np.arange(256) + 1) * bits
     word = (end - 1) // 32
     shift = (32 * (word + 1) - end).astype(np.uint64)
@@ -48,7 +50,7 @@ def tile_places() -> tuple[np.ndarray, np.ndarray]:
 
 
 def byte_sums() -> np.ndarray:
-    """mul1's byte sum b (0..1005... four bytes) of each of the 65536 states (2.4)."""
+    """mul1's sum b of the product's four bytes, for each of the 65536 states (2.4)."""
     product = np.arange(65536, dtype=np.uint32) * _MUL1
     return sum(((product >> np.uint32(8 * i)) & np.uint32(255)) for i in range(4)).astype(np.int64)
 
@@ -76,7 +78,7 @@ def integer_table() -> np.ndarray:
 
 
 def scatter_tiles(trellis: np.ndarray, bits: int, table: np.ndarray) -> np.ndarray:
-    """What [k, n]: every position's table value at its place, tile (i, j) at rows 16 i, columns 16 j."""
+    """What [k, n]: table values at their places, tile (i, j) at rows 16 i and columns 16 j."""
     k_tiles, n_tiles, _ = trellis.shape
     row, column = tile_places()
     tile = np.empty((k_tiles, n_tiles, 16, 16), dtype=table.dtype)
@@ -84,20 +86,24 @@ def scatter_tiles(trellis: np.ndarray, bits: int, table: np.ndarray) -> np.ndarr
     return tile.transpose(0, 2, 1, 3).reshape(16 * k_tiles, 16 * n_tiles)
 
 
-def hadamard_blocks(x: np.ndarray) -> np.ndarray:
-    """x . Hb along the last axis: the 128-point Sylvester transform of each block, / sqrt(128) (2.5)."""
-    signs = np.bitwise_and.outer(np.arange(HADAMARD_BLOCK), np.arange(HADAMARD_BLOCK))
-    parity = np.zeros_like(signs)
+@functools.cache
+def hadamard_matrix() -> np.ndarray:
+    """H / sqrt(128): entry (i, j) has the sign of the parity of popcount(i & j) (2.5)."""
+    common = np.bitwise_and.outer(np.arange(HADAMARD_BLOCK), np.arange(HADAMARD_BLOCK))
+    parity = np.zeros_like(common)
     for bit in range(7):
-        parity ^= (signs >> bit) & 1
-    matrix = (1.0 - 2.0 * parity) / np.sqrt(HADAMARD_BLOCK)
-    blocks = x.reshape(x.shape[:-1] + (-1, HADAMARD_BLOCK))
-    return (blocks @ matrix).reshape(x.shape)
+        parity ^= (common >> bit) & 1
+    return (1.0 - 2.0 * parity) / np.sqrt(HADAMARD_BLOCK)
+
+
+def hadamard_blocks(x: np.ndarray) -> np.ndarray:
+    """x . Hb along the last axis: every block of 128 is transformed on its own (2.5)."""
+    return (x.reshape(-1, HADAMARD_BLOCK) @ hadamard_matrix()).reshape(x.shape)
 
 
 @dataclasses.dataclass(frozen=True)
 class Exl3Matrix:
-    """One EXL3 linear. `k_parts` splits its input range for the integer path (row-cut matrices: 2)."""
+    """One EXL3 linear. `k_parts` splits its inputs for the integer path (row-cut matrices: 2)."""
 
     trellis: np.ndarray  # int16 [k / 16, n / 16, 16 bits]
     suh: np.ndarray  # float64 [k]
@@ -147,7 +153,8 @@ class Exl3Matrix:
         """
         rotated = hadamard_blocks(x * self.suh)
         total = np.zeros(x.shape[:-1] + (self.n,))
-        for part in np.split(np.arange(self.k), self.k_parts):
+        count = self.k // self.k_parts
+        for part in (slice(begin, begin + count) for begin in range(0, self.k, count)):
             r = rotated[..., part]
             amax = np.max(np.abs(r), axis=-1, keepdims=True)
             scale = np.where(amax > 0, amax, 1.0)
@@ -157,7 +164,7 @@ class Exl3Matrix:
 
 
 def read_matrix(tensors: dict[str, Tensor], prefix: str, k_parts: int = 1) -> Exl3Matrix:
-    """The matrix stored under `prefix` (1.1): width from the trellis shape, codebook from the flags."""
+    """The matrix under `prefix` (1.1): width from the trellis shape, codebook from the flags."""
     trellis = tensors[f"{prefix}.trellis"]
     if trellis.dtype != "I16" or len(trellis.shape) != 3:
         raise ValueError(f"{prefix}.trellis: expected I16 of rank 3, got {trellis.dtype}")
@@ -167,6 +174,8 @@ def read_matrix(tensors: dict[str, Tensor], prefix: str, k_parts: int = 1) -> Ex
     if k % HADAMARD_BLOCK or n % HADAMARD_BLOCK:
         raise ValueError(f"{prefix}: {k} x {n} is not a multiple of 128")
     flags = [name for name in ("mcg", "mul1") if f"{prefix}.{name}" in tensors]
+    if k % (k_parts * HADAMARD_BLOCK):
+        raise ValueError(f"{prefix}: {k} inputs do not split into {k_parts} parts of whole blocks")
     if len(flags) == 2:
         raise ValueError(f"{prefix}: both codebook flags are present")
     suh, svh = tensors[f"{prefix}.suh"], tensors[f"{prefix}.svh"]

@@ -1,7 +1,8 @@
 """Rounding to the short types, and the named places where a setting rounds.
 
-Everything is computed in float64; a `Rounding` says which intermediate results are rounded to bf16 or
-fp32 on the way. The places follow sections 3 to 5 of the model note and the facts in the golden README.
+Everything is computed in float64; a `Rounding` says which intermediate results are rounded to bf16
+or fp32 on the way. The places follow sections 3 to 5 of the model note and the facts in the golden
+README.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import dataclasses
 import numpy as np
 
 E4M3_MAX = 448.0
-_F32_MANTISSA_STEP_BITS = 16
+_BF16_SHIFT_BITS = 16
 
 
 def round_bf16(x: np.ndarray) -> np.ndarray:
@@ -33,14 +34,14 @@ def round_bf16_by_f32(x: np.ndarray) -> np.ndarray:
 
 
 def bf16_to_f64(bits: np.ndarray) -> np.ndarray:
-    wide = np.asarray(bits, dtype=np.uint32) << np.uint32(_F32_MANTISSA_STEP_BITS)
+    wide = np.asarray(bits, dtype=np.uint32) << np.uint32(_BF16_SHIFT_BITS)
     return wide.view(np.float32).astype(np.float64)
 
 
 def f64_to_bf16_bits(x: np.ndarray) -> np.ndarray:
     """The uint16 pattern of the nearest bf16."""
     bits = round_bf16(x).astype(np.float32).view(np.uint32)
-    return (bits >> np.uint32(_F32_MANTISSA_STEP_BITS)).astype(np.uint16)
+    return (bits >> np.uint32(_BF16_SHIFT_BITS)).astype(np.uint16)
 
 
 def e4m3_to_f64(codes: np.ndarray) -> np.ndarray:
@@ -65,37 +66,50 @@ def round_e4m3(x: np.ndarray) -> np.ndarray:
     return np.ldexp(np.rint(np.ldexp(x, -step_exponent)), step_exponent)
 
 
+# Where a result may be rounded, and what is meant.
+PLACES: dict[str, str] = {
+    "weight": "dense form of an EXL3 matrix",
+    "linear": "a linear's output, except the head's",
+    "norm": "a norm's output",
+    "rope": "a rotated row",
+    "kv": "K rows after the fake quantization",
+    "prob": "attention exponentials, for the value product only",
+    "o": "attention output before the inverse RoPE",
+    "swiglu": "an FFN's inner vector",
+    "sum": "attention or FFN output as a whole",
+    "stream": "streams after an update",
+    "collapse": "collapsed streams",
+    "markov": "Markov bias rows",
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class Rounding:
-    """Which named results are rounded.
-
-    Places: weight (dense form of an EXL3 or FP8 matrix), linear (a linear's output), norm, rope,
-    kv (K rows after fake quantization), prob (attention exponentials for the value product only), o
-    (attention output), swiglu (an FFN's inner vector), sum (attention or FFN output as a whole),
-    stream, collapse.
-    """
+    """A setting: the KV fake quantization, and the places rounded to bf16 (keys of PLACES)."""
 
     name: str
     fake_quant: bool
     bf16_places: frozenset[str] = frozenset()
-    f32_elsewhere: bool = False
+    f32_elsewhere: bool = False  # imitates fp32 arithmetic: every other place is rounded to fp32
 
     def at(self, place: str, x: np.ndarray) -> np.ndarray:
         if place in self.bf16_places:
             return round_bf16(x)
         return round_f32(x) if self.f32_elsewhere else x
 
+    def without(self, *places: str) -> Rounding:
+        return dataclasses.replace(self, bf16_places=self.bf16_places - set(places))
 
-_ALL_PLACES = frozenset(
-    "weight linear norm rope kv prob o swiglu sum stream collapse".split()
-)
-# The worker stores or sends only these in 16 bits: ring rows, all-reduced sums, streams.
-_PRODUCT_PLACES = frozenset({"kv", "sum", "stream"})
+
+# The reference keeps the Markov bias in fp32. The worker stores or sends in 16 bits only ring rows,
+# all-reduced sums, streams and cached bias rows.
+_REFERENCE_PLACES = frozenset(PLACES) - {"markov"}
+_WORKER_PLACES = frozenset({"kv", "sum", "stream", "markov"})
 
 SETTINGS: dict[str, Rounding] = {
     "f32": Rounding("f32", fake_quant=False),
     "f32_fq": Rounding("f32_fq", fake_quant=True),
-    "bf16": Rounding("bf16", fake_quant=True, bf16_places=_ALL_PLACES),
-    "product": Rounding("product", fake_quant=True, bf16_places=_PRODUCT_PLACES),
-    "product_nofq": Rounding("product_nofq", fake_quant=False, bf16_places=_PRODUCT_PLACES),
+    "bf16": Rounding("bf16", fake_quant=True, bf16_places=_REFERENCE_PLACES),
+    "product": Rounding("product", fake_quant=True, bf16_places=_WORKER_PLACES),
+    "product_nofq": Rounding("product_nofq", fake_quant=False, bf16_places=_WORKER_PLACES),
 }

@@ -1,7 +1,7 @@
 """The drafter's primitives in float64 (section 3 of the model note).
 
-Every function takes a `Rules` object: the config, where to round, and the deliberate mistakes that are
-switched on (names of controls.json). A mistake changes exactly the line it names.
+Every function takes a `Rules` object: the config, where to round, and the deliberate mistakes that
+are switched on (names of controls.json). A mistake changes exactly the line it names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def rms_norm(rules: Rules, x: np.ndarray, weight: np.ndarray | float) -> np.ndar
 
 
 def rope_angles(rules: Rules, positions: np.ndarray) -> np.ndarray:
-    """t[p, i] = fp32(p f_i), f_i = fp32(1 / fp32(theta^(2 i / d))): every rounding is to fp32 (3.2)."""
+    """t[p, i] = fp32(p f_i), f_i = fp32(1 / fp32(theta^(2 i / d))): three fp32 roundings (3.2)."""
     exponent = 2.0 * np.arange(rules.config.rope_dim // 2) / rules.config.rope_dim
     if "rope_power" in rules.faults:
         frequency = np.float32(rules.config.rope_theta ** -exponent)
@@ -135,7 +135,8 @@ def sink_attention(
     """o [rows, heads, hd] of q [rows, heads, hd] over context and block rows, K = V (3.6).
 
     The softmax gets one more term e^(sink_h - M) in its denominator only. In a bf16 setting the
-    reference rounds exponentials against the running maximum of tiles of 64 keys; one tile is enough here.
+    reference rounds exponentials against the running maximum of tiles of 64 keys; one tile is
+    enough here.
     """
     keys = np.concatenate([context, block])
     if "prob" in rules.rounding.bf16_places and len(keys) > 64:
@@ -181,7 +182,9 @@ def route(
     return ids, weights, margin
 
 
-def swiglu(rules: Rules, gate: np.ndarray, up: np.ndarray, weight: np.ndarray | float) -> np.ndarray:
+def swiglu(
+    rules: Rules, gate: np.ndarray, up: np.ndarray, weight: np.ndarray | float
+) -> np.ndarray:
     """silu(min(g, L)) clamp(u, -L, L) times the routing weight (3.8)."""
     limit = rules.config.swiglu_limit
     if "no_clamp" not in rules.faults:

@@ -1,8 +1,8 @@
 """Reads and writes safetensors files with NumPy only.
 
-A file is: u64 little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then the
-bytes. Types without a NumPy equivalent stay bit patterns (BF16 as uint16, F8_E4M3 as uint8) until
-`Tensor.f64()` widens them; widening is exact for every type here.
+A file is: u64 little-endian header length, a JSON header {name: {dtype, shape, data_offsets}}, then
+the bytes. Types without a NumPy equivalent stay bit patterns (BF16 as uint16, F8_E4M3 as uint8)
+until `Tensor.f64()` widens them; widening is exact for every type here.
 """
 
 from __future__ import annotations

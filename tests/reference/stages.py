@@ -83,7 +83,8 @@ class Stages:
         last = f"mtp.{self.weights.stages - 1}.hc_head"
         fn, base, scale = (self.weights.f64(f"{last}_{name}") for name in ("fn", "base", "scale"))
         flat = h.reshape(len(h), -1)
-        logits = (flat @ fn.T) / np.sqrt(np.mean(flat * flat, axis=1, keepdims=True) + config.norm_eps)
+        mean = np.mean(flat * flat, axis=1, keepdims=True)
+        logits = (flat @ fn.T) / np.sqrt(mean + config.norm_eps)
         return ops.sigmoid(logits * scale[0] + base) + config.hc_eps
 
     # -- attention (section 5) ----------------------------------------------------------------
@@ -165,7 +166,7 @@ class Stages:
         return self.norm(f"mtp.{self.weights.stages - 1}.norm", collapsed)
 
     def base_logits(self, hidden: np.ndarray) -> np.ndarray:
-        """The head's results are never rounded to bf16 (its weights are, like all others)."""
+        """Never rounded to bf16 (the head's weights are, like all others, in the bf16 setting)."""
         return self.linear("head", hidden, place="logits")
 
     def _markov(self, *names: str) -> np.ndarray:
@@ -177,9 +178,11 @@ class Stages:
 
     def markov_bias(self, ids: np.ndarray) -> np.ndarray:
         """bias(t)[v] = sum_k W[v, k] E[t, k] of the tokens fed in, [len(ids), vocab]."""
-        return self.markov_embed(ids) @ self._markov("head", "markov_w2").T
+        bias = self.markov_embed(ids) @ self._markov("head", "markov_w2").T
+        return self.rules.rounding.at("markov", bias)
 
     def confidence(self, collapsed: np.ndarray, fed: np.ndarray) -> np.ndarray:
         """w . [pre-norm collapse, E[token fed in]]: the raw logit."""
         name = f"mtp.{self.weights.stages - 1}.confidence_head.proj.weight"
-        return np.concatenate([collapsed, self.markov_embed(fed)], axis=1) @ self.weights.f64(name)[0]
+        source = np.concatenate([collapsed, self.markov_embed(fed)], axis=1)
+        return source @ self.weights.f64(name)[0]

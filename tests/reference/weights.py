@@ -59,10 +59,13 @@ class Weights:
 
     @classmethod
     def load(cls, folder: pathlib.Path) -> Weights:
-        tensors = read_folder(folder)
-        return cls(
-            read_config(folder), tensors, _count_stages(tensors), collections.OrderedDict()
-        )
+        config, tensors = read_config(folder), read_folder(folder)
+        stages = _count_stages(tensors)
+        for s in range(stages):
+            gate = tensors[f"mtp.{s}.ffn.gate.weight"].shape
+            if gate != (config.experts, config.dim):
+                raise ValueError(f"mtp.{s}.ffn.gate.weight: {gate} does not fit the config")
+        return cls(config, tensors, stages, collections.OrderedDict())
 
     def has(self, name: str) -> bool:
         return name in self.tensors
@@ -103,7 +106,8 @@ class Weights:
     ) -> np.ndarray:
         """x [rows, k] times the matrix of `prefix`, [rows, n].
 
-        `round_weights` is applied to the dense form. `integer_path` changes mul1 matrices only: the other codebooks have no exact integer form.
+        `round_weights` is applied to the dense form. `integer_path` changes mul1 matrices only: the
+        other codebooks have no exact integer form.
         `suh_of` is the deliberate mistake of decoding with another matrix's input scales.
         """
         if f"{prefix}.trellis" not in self.tensors:
@@ -127,16 +131,19 @@ class Weights:
 
     def _plain(self, prefix: str) -> np.ndarray:
         """A matrix stored as [out, in] values, transposed to [in, out]."""
+        dtype = self.tensors[f"{prefix}.weight"].dtype
+        if dtype not in ("BF16", "F16", "F32"):
+            raise ValueError(f"{prefix}.weight: {dtype} is decoded here for wo_a only")
         return self.f64(f"{prefix}.weight").T
 
     def wo_a_fp8(self, prefix: str, scale_transposed: bool) -> np.ndarray:
-        """[out, in] = e4m3 bytes times one fp32 scale per block; the block follows from the shapes."""
+        """[out, in] = e4m3 bytes times one fp32 scale per block; the shapes tell the block."""
 
         def decode() -> np.ndarray:
             weight = self.tensors[f"{prefix}.weight"]
             scale = self.tensors[f"{prefix}.scale"].f64()
             scale = scale.T if scale_transposed else scale
-            block = max(-(-weight.shape[0] // scale.shape[0]), -(-weight.shape[1] // scale.shape[1]))
+            block = max(-(-w // s) for w, s in zip(weight.shape, scale.shape))
             wanted = tuple(-(-length // block) for length in weight.shape)
             if scale.shape != wanted or block not in (32, 128):
                 raise ValueError(f"{prefix}.scale: {scale.shape} fits no 32 or 128 block")

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "libcore/exl3/linear.h"
 #include "libcore/math/reduce.h"
 #include "libcore/ops/cpu/cpu_ops.h"
 #include "libcore/ops/cpu/cpu_ops_common.h"
@@ -43,8 +42,8 @@ std::vector<float> GatherKeys(const DrafterConfig& config, const WindowRows& win
   return keys;
 }
 
-template <class S>
-void CpuOps<S>::Attention(int rank, const AttentionArgs<S>& args) {
+template <class S, class L>
+void CpuOps<S, L>::Attention(int rank, const AttentionArgs<S>& args) {
   const int dims = config_.head_dim;
   const int plain = dims - config_.rope_dims;
   const int query_count = kBlockRows * args.heads;
@@ -87,8 +86,8 @@ void CpuOps<S>::Attention(int rank, const AttentionArgs<S>& args) {
   }
 }
 
-template <class S>
-void CpuOps<S>::GroupedOutput(int rank, const GroupedOutputArgs& args) {
+template <class S, class L>
+void CpuOps<S, L>::GroupedOutput(int rank, const GroupedOutputArgs& args) {
   const int inputs = config_.group_inputs();
   const int outputs = config_.o_lora_rank;
   const OutputProjection& wo_a = *args.wo_a;
@@ -98,13 +97,13 @@ void CpuOps<S>::GroupedOutput(int rank, const GroupedOutputArgs& args) {
     const int64_t x_stride = static_cast<int64_t>(args.groups) * inputs;
     const int64_t y_stride = static_cast<int64_t>(args.groups) * outputs;
     if (wo_a.fp8 == nullptr) {
-      exl3::Linear({.matrix = wo_a.slices[group],
-                    .x = o,
-                    .x_stride = x_stride,
-                    .rows = args.rows,
-                    .y = z,
-                    .y_stride = y_stride},
-                   pool_);
+      const exl3::LinearArgs product = {.matrix = wo_a.slices[group],
+                                        .x = o,
+                                        .x_stride = x_stride,
+                                        .rows = args.rows,
+                                        .y = z,
+                                        .y_stride = y_stride};
+      linear_.Run({&product, 1}, pool_);
       continue;
     }
     const int64_t first_row = static_cast<int64_t>(group) * outputs;

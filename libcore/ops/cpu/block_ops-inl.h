@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "libcore/exl3/linear.h"
 #include "libcore/math/fake_quant.h"
 #include "libcore/ops/cpu/cpu_ops.h"
 #include "libcore/ops/cpu/cpu_ops_common.h"
@@ -13,8 +12,8 @@
 
 namespace tp2 {
 
-template <class S>
-CpuOps<S>::CpuOps(const DrafterConfig& config, int rank_count, int thread_count)
+template <class S, class L>
+CpuOps<S, L>::CpuOps(const DrafterConfig& config, int rank_count, int thread_count)
     : config_(config),
       pool_(thread_count),
       score_scale_(1.0f / std::sqrt(static_cast<float>(config.head_dim))),
@@ -24,31 +23,31 @@ CpuOps<S>::CpuOps(const DrafterConfig& config, int rank_count, int thread_count)
   }
 }
 
-template <class S>
-std::vector<float> CpuOps<S>::WidenRow(Half16View view, int64_t row) const {
+template <class S, class L>
+std::vector<float> CpuOps<S, L>::WidenRow(Half16View view, int64_t row) const {
   std::vector<float> values(static_cast<size_t>(view.columns));
   for (int i = 0; i < view.columns; ++i) values[i] = view.At(row * view.columns + i);
   return values;
 }
 
-template <class S>
-void CpuOps<S>::Widen(int rank, const WidenArgs& args) {
+template <class S, class L>
+void CpuOps<S, L>::Widen(int rank, const WidenArgs& args) {
   for (int64_t i = 0; i < args.count; ++i) args.out[i] = ToFloat(args.in[i]);
 }
 
-template <class S>
-void CpuOps<S>::Linear(int rank, const LinearOpArgs& args) {
-  exl3::Linear({.matrix = *args.matrix,
-                .x = args.x,
-                .x_stride = args.x_stride,
-                .rows = args.rows,
-                .y = args.y,
-                .y_stride = args.matrix->n},
-               pool_);
+template <class S, class L>
+void CpuOps<S, L>::Linear(int rank, const LinearOpArgs& args) {
+  const exl3::LinearArgs product = {.matrix = *args.matrix,
+                                    .x = args.x,
+                                    .x_stride = args.x_stride,
+                                    .rows = args.rows,
+                                    .y = args.y,
+                                    .y_stride = args.matrix->n};
+  linear_.Run({&product, 1}, pool_);
 }
 
-template <class S>
-void CpuOps<S>::RmsNorm(int rank, const RmsNormArgs& args) {
+template <class S, class L>
+void CpuOps<S, L>::RmsNorm(int rank, const RmsNormArgs& args) {
   const std::vector<float> weight = WidenRow(args.weight, 0);
   pool_.ParallelFor(args.rows, [&](int64_t row) {
     const float* x = args.x + row * args.columns;
@@ -58,8 +57,8 @@ void CpuOps<S>::RmsNorm(int rank, const RmsNormArgs& args) {
   });
 }
 
-template <class S>
-void CpuOps<S>::KvFinish(int rank, const KvFinishArgs<S>& args) {
+template <class S, class L>
+void CpuOps<S, L>::KvFinish(int rank, const KvFinishArgs<S>& args) {
   const int dims = config_.head_dim;
   const int plain = dims - config_.rope_dims;
   const int quantized =
@@ -87,8 +86,8 @@ void CpuOps<S>::KvFinish(int rank, const KvFinishArgs<S>& args) {
   }
 }
 
-template <class S>
-void CpuOps<S>::QueryFinish(int rank, const QueryFinishArgs& args) {
+template <class S, class L>
+void CpuOps<S, L>::QueryFinish(int rank, const QueryFinishArgs& args) {
   const int dims = config_.head_dim;
   const int plain = dims - config_.rope_dims;
   pool_.ParallelFor(args.rows, [&](int64_t row) {
@@ -108,8 +107,8 @@ void CpuOps<S>::QueryFinish(int rank, const QueryFinishArgs& args) {
   });
 }
 
-template <class S>
-void CpuOps<S>::Embed(int rank, const EmbedArgs<S>& args) {
+template <class S, class L>
+void CpuOps<S, L>::Embed(int rank, const EmbedArgs<S>& args) {
   const int dim = config_.dim;
   for (int row = 0; row < args.rows; ++row) {
     const std::vector<float> e = WidenRow(args.embed, args.ids[row]);
@@ -121,9 +120,9 @@ void CpuOps<S>::Embed(int rank, const EmbedArgs<S>& args) {
   }
 }
 
-template <class S>
-typename CpuOps<S>::StreamDots CpuOps<S>::DotStreams(const S* streams, int rows, const float* fn,
-                                                     int outputs) {
+template <class S, class L>
+typename CpuOps<S, L>::StreamDots CpuOps<S, L>::DotStreams(const S* streams, int rows,
+                                                           const float* fn, int outputs) {
   const int columns = kStreams * config_.dim;
   std::vector<float> x(static_cast<size_t>(rows) * columns);
   for (size_t i = 0; i < x.size(); ++i) x[i] = Storage<S>::Load(streams[i]);
@@ -146,8 +145,8 @@ typename CpuOps<S>::StreamDots CpuOps<S>::DotStreams(const S* streams, int rows,
   return result;
 }
 
-template <class S>
-void CpuOps<S>::Mix(int rank, const MixArgs<S>& args) {
+template <class S, class L>
+void CpuOps<S, L>::Mix(int rank, const MixArgs<S>& args) {
   const StreamDots streams = DotStreams(args.streams, args.rows, args.weights.fn, kMixOutputs);
   MixParameters parameters;
   std::copy_n(args.weights.scale, 3, parameters.scale);
@@ -160,8 +159,8 @@ void CpuOps<S>::Mix(int rank, const MixArgs<S>& args) {
   }
 }
 
-template <class S>
-void CpuOps<S>::HeadMix(int rank, const HeadMixArgs<S>& args) {
+template <class S, class L>
+void CpuOps<S, L>::HeadMix(int rank, const HeadMixArgs<S>& args) {
   const StreamDots streams = DotStreams(args.streams, args.rows, args.fn, kStreams);
   for (int row = 0; row < args.rows; ++row) {
     for (int i = 0; i < kStreams; ++i) {
@@ -172,8 +171,8 @@ void CpuOps<S>::HeadMix(int rank, const HeadMixArgs<S>& args) {
   }
 }
 
-template <class S>
-void CpuOps<S>::Collapse(int rank, const CollapseArgs<S>& args) {
+template <class S, class L>
+void CpuOps<S, L>::Collapse(int rank, const CollapseArgs<S>& args) {
   const int dim = config_.dim;
   pool_.ParallelFor(args.rows, [&](int64_t row) {
     const int64_t source = args.pick.Source(static_cast<int>(row));
@@ -187,8 +186,8 @@ void CpuOps<S>::Collapse(int rank, const CollapseArgs<S>& args) {
   });
 }
 
-template <class S>
-void CpuOps<S>::Update(int rank, const UpdateArgs<S>& args) {
+template <class S, class L>
+void CpuOps<S, L>::Update(int rank, const UpdateArgs<S>& args) {
   const int dim = config_.dim;
   pool_.ParallelFor(args.rows, [&](int64_t row) {
     S* streams = args.streams + row * kStreams * dim;
@@ -203,8 +202,8 @@ void CpuOps<S>::Update(int rank, const UpdateArgs<S>& args) {
   });
 }
 
-template <class S>
-void CpuOps<S>::Router(int rank, const RouterArgs& args) {
+template <class S, class L>
+void CpuOps<S, L>::Router(int rank, const RouterArgs& args) {
   CanonicalMatVec({.form = FormOf(args.gate),
                    .weights = args.gate.bits,
                    .weight_rows = config_.experts,

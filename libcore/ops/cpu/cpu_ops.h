@@ -8,14 +8,15 @@
 #include "libcore/base/thread_pool.h"
 #include "libcore/math/rope.h"
 #include "libcore/model/drafter_config.h"
+#include "libcore/ops/cpu/integer_linear.h"
 #include "libcore/ops/first_error.h"
 #include "libcore/ops/op_args.h"
 #include "libcore/ops/op_set.h"
 
 namespace tp2 {
 
-// Thread-compatible. S is Bf16 in the product.
-template <class S>
+// Thread-compatible. S is Bf16 in the product, L the way to multiply by packed matrices.
+template <class S, class L = IntegerLinear>
 class CpuOps {
  public:
   using Stored = S;
@@ -71,6 +72,7 @@ class CpuOps {
 
   DrafterConfig config_;
   ThreadPool pool_;
+  L linear_;
   std::vector<float> frequencies_;  // [rope_dims / 2]
   float score_scale_;               // 1 / sqrt(head_dim)
   std::vector<FirstError> errors_;

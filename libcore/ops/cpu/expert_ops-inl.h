@@ -45,7 +45,9 @@ inline std::vector<ExpertJob> GroupByExpert(const ExpertsArgs& args, int top_k) 
   return jobs;
 }
 
-inline void ProjectUp(std::vector<ExpertJob>& jobs, const float* x, int dim, ThreadPool& pool) {
+// Gathers each job's rows of x; the products w1 x and w3 x of all jobs.
+inline std::vector<exl3::LinearArgs> UpProducts(std::vector<ExpertJob>& jobs, const float* x,
+                                                int dim) {
   std::vector<exl3::LinearArgs> batch;
   for (ExpertJob& job : jobs) {
     const int rows = static_cast<int>(job.rows.size());
@@ -59,10 +61,11 @@ inline void ProjectUp(std::vector<ExpertJob>& jobs, const float* x, int dim, Thr
     batch.push_back({job.expert->w1, job.x.data(), dim, rows, job.gate.data(), channels});
     batch.push_back({job.expert->w3, job.x.data(), dim, rows, job.up.data(), channels});
   }
-  exl3::LinearBatch(batch, pool);
+  return batch;
 }
 
-inline void ProjectDown(std::vector<ExpertJob>& jobs, int dim, ThreadPool& pool) {
+// The products w2 z of all jobs, one per half.
+inline std::vector<exl3::LinearArgs> DownProducts(std::vector<ExpertJob>& jobs, int dim) {
   std::vector<exl3::LinearArgs> batch;
   for (ExpertJob& job : jobs) {
     const int rows = static_cast<int>(job.rows.size());
@@ -74,14 +77,14 @@ inline void ProjectDown(std::vector<ExpertJob>& jobs, int dim, ThreadPool& pool)
       begin += w2.k;
     }
   }
-  exl3::LinearBatch(batch, pool);
+  return batch;
 }
 
-template <class S>
-void CpuOps<S>::Experts(int rank, const ExpertsArgs& args) {
+template <class S, class L>
+void CpuOps<S, L>::Experts(int rank, const ExpertsArgs& args) {
   const int dim = config_.dim;
   std::vector<ExpertJob> jobs = GroupByExpert(args, config_.experts_per_token);
-  ProjectUp(jobs, args.x, dim, pool_);
+  linear_.Run(UpProducts(jobs, args.x, dim), pool_);
   for (ExpertJob& job : jobs) {
     const size_t channels = static_cast<size_t>(job.expert->w1.n);
     for (size_t i = 0; i < job.gate.size(); ++i) {
@@ -89,7 +92,7 @@ void CpuOps<S>::Experts(int rank, const ExpertsArgs& args) {
           SwiGlu(job.gate[i], job.up[i], config_.swiglu_limit) * job.weights[i / channels];
     }
   }
-  ProjectDown(jobs, dim, pool_);
+  linear_.Run(DownProducts(jobs, dim), pool_);
   const int halves = static_cast<int>(args.stage->shared.w2.size());
   for (int half = 0; half < halves; ++half) {
     std::vector<bool> is_started(static_cast<size_t>(args.rows));
@@ -106,8 +109,8 @@ void CpuOps<S>::Experts(int rank, const ExpertsArgs& args) {
 }
 
 // BITS: half 0 + half 1, whoever holds them.
-template <class S>
-void CpuOps<S>::AllReduce(std::span<const AllReduceArgs<S>> ranks) {
+template <class S, class L>
+void CpuOps<S, L>::AllReduce(std::span<const AllReduceArgs<S>> ranks) {
   const bool is_split = ranks.size() > 1;
   const float* half0 = ranks[0].partials;
   const float* half1 = is_split ? ranks[1].partials : half0 + ranks[0].half_stride;

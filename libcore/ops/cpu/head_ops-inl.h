@@ -13,8 +13,8 @@
 
 namespace tp2 {
 
-template <class S>
-void CpuOps<S>::Markov(int rank, const MarkovArgs& args) {
+template <class S, class L>
+void CpuOps<S, L>::Markov(int rank, const MarkovArgs& args) {
   const int rank_values = args.embed.columns;
   std::vector<float> embedded;
   for (int request = 0; request < args.requests; ++request) {
@@ -55,8 +55,8 @@ void CpuOps<S>::Markov(int rank, const MarkovArgs& args) {
   }
 }
 
-template <class S>
-void CpuOps<S>::Exchange(std::span<const ExchangeArgs> ranks) {
+template <class S, class L>
+void CpuOps<S, L>::Exchange(std::span<const ExchangeArgs> ranks) {
   for (int request = 0; request < ranks[0].requests; ++request) {
     TopTwo best = ranks[0].best[request];
     for (size_t rank = 1; rank < ranks.size(); ++rank)
@@ -72,8 +72,8 @@ void CpuOps<S>::Exchange(std::span<const ExchangeArgs> ranks) {
   }
 }
 
-template <class S>
-void CpuOps<S>::Confidence(int rank, const ConfidenceArgs& args) {
+template <class S, class L>
+void CpuOps<S, L>::Confidence(int rank, const ConfidenceArgs& args) {
   const int dim = config_.dim;
   const int columns = args.weight.columns;
   for (int request = 0; request < args.requests; ++request) {

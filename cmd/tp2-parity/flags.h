@@ -1,0 +1,24 @@
+// Command line of tp2-parity.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tp2::parity {
+
+struct Flags {
+  std::string model_dir;
+  std::vector<std::string> modes = {"one-card"};
+  std::string backend = "auto";
+  int rounds = 41;
+  uint64_t seed = 1;
+  int threads = 0;
+  std::string expected_digest;  // empty: modes are only compared with each other
+};
+
+// A value: end with it. Bad flags are reported on stderr.
+std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags);
+
+}  // namespace tp2::parity

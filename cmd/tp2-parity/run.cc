@@ -1,0 +1,42 @@
+#include "cmd/tp2-parity/run.h"
+
+#include <iostream>
+
+#include "libcore/base/digest.h"
+#include "libcore/base/status_macros.h"
+#include "libcore/drafter/make_engine.h"
+#include "libcore/parity/self_run.h"
+#include "libcore/report/exit_code.h"
+
+namespace tp2::parity {
+namespace {
+
+absl::StatusOr<bool> SelfIsEqual(const Flags& flags) {
+  std::string reference = flags.expected_digest;
+  bool is_equal = true;
+  for (const std::string& mode : flags.modes) {
+    TP2_ASSIGN_OR_RETURN(const std::unique_ptr<StepEngine> engine,
+                         MakeEngine({.model_dir = flags.model_dir,
+                                     .backend = flags.backend,
+                                     .mode = mode,
+                                     .thread_count = flags.threads}));
+    TP2_ASSIGN_OR_RETURN(const SelfRunResult result,
+                         RunSelf(*engine, {.rounds = flags.rounds, .seed = flags.seed}));
+    const std::string digest = Hex64(result.digest);
+    std::cout << mode << " " << digest << " " << result.rounds << "\n";
+    if (reference.empty()) reference = digest;
+    is_equal = is_equal && digest == reference;
+  }
+  std::cout << (is_equal ? "equal" : "differ") << std::endl;
+  return is_equal;
+}
+
+}  // namespace
+
+int Run(const Flags& flags) {
+  const absl::StatusOr<bool> is_equal = SelfIsEqual(flags);
+  if (!is_equal.ok()) return ReportStatus("tp2-parity", is_equal.status());
+  return *is_equal ? kExitOk : kExitCheckFailed;
+}
+
+}  // namespace tp2::parity

@@ -1,0 +1,27 @@
+// One digest over everything a drafter puts out in a run: drafts, confidence logits, margins, base
+// logits and head hidden. Two runs with one digest drafted the same bits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/statusor.h"
+#include "libcore/drafter/step_engine.h"
+
+namespace tp2 {
+
+struct SelfRunOptions {
+  int rounds = 41;
+  uint64_t seed = 1;
+};
+
+struct SelfRunResult {
+  uint64_t digest = 0;
+  int rounds = 0;
+  int drafts = 0;  // tokens in all
+};
+
+// Drives `engine`, whose slots it resets, with Workload(seed). Errors: the engine's.
+absl::StatusOr<SelfRunResult> RunSelf(StepEngine& engine, const SelfRunOptions& options);
+
+}  // namespace tp2

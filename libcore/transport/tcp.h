@@ -1,0 +1,34 @@
+// Frames over TCP: no delay, bounded waits, safe against SIGPIPE and EINTR, restartable on the same
+// port at once.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "libcore/transport/transport.h"
+
+namespace tp2::transport {
+
+struct TcpAddress {
+  std::string host;  // "127.0.0.1", "::1", "localhost"
+  uint16_t port = 0;
+
+  std::string ToString() const;  // "[::1]:18627"
+};
+
+// "HOST:PORT" or "[V6]:PORT". Errors: kInvalidArgument.
+absl::StatusOr<TcpAddress> ParseTcpAddress(std::string_view text);
+
+// Whether only this machine can reach the address. Names other than "localhost" never are.
+bool IsLoopback(const TcpAddress& address);
+
+// Port 0 picks one. Errors: kUnavailable when the address is taken or not of this machine.
+absl::StatusOr<std::unique_ptr<Listener>> TcpListen(const TcpAddress& address,
+                                                    const FrameRule& rule);
+
+// Errors: kUnavailable (refused, unreachable, unknown name), kDeadlineExceeded.
+absl::StatusOr<std::unique_ptr<Connection>> TcpConnect(const TcpAddress& address,
+                                                       const FrameRule& rule, int64_t timeout_ms);
+
+}  // namespace tp2::transport
