@@ -133,9 +133,8 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
   options.drain_ms = config.drain_ms;
   const SteadyClock clock;
   server::StepServer server(engine.get(), options, &clock);
-  TP2_ASSIGN_OR_RETURN(
-      std::unique_ptr<transport::Listener> listener,
-      transport::TcpListen(address, server::StepServer::RequestRule(options)));
+  TP2_ASSIGN_OR_RETURN(std::unique_ptr<transport::Listener> listener,
+                       transport::TcpListen(address, server::StepServer::RequestRule(options)));
   const std::string bound = listener->address();
   signals.Watch(&server);
   server.Listen(std::move(listener));

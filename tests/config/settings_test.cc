@@ -89,7 +89,8 @@ TEST(Settings, ChecksValuesThatAreOutranked) {
 TEST(Settings, TakesValuesAtTheirLimitsOnly) {
   const SettingSpec* length = FindSpec(WorkerSettings(), "max-model-len");
   for (const char* good : {"256", "1048576"}) EXPECT_TRUE(CheckValue(*length, good, "").ok());
-  for (const char* bad : {"255", "1048577", "0400", "4096x", "", "-1", "1e3", "99999999999999999999"}) {
+  for (const char* bad :
+       {"255", "1048577", "0400", "4096x", "", "-1", "1e3", "99999999999999999999"}) {
     EXPECT_FALSE(CheckValue(*length, bad, "").ok()) << bad;
   }
   const SettingSpec* fuse = FindSpec(WorkerSettings(), "fuse-pairs");
