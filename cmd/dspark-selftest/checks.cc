@@ -206,7 +206,7 @@ absl::Status SessionScript::SeqReplay() {
   TP2_ASSIGN_OR_RETURN(auto slots, TwoSlots());
   client::Client& client = twin_->client();
   std::array<std::byte, contract::kCloseBytes> body;
-  EncodeCloseRequest({.slot = slots[0].slot, .generation = slots[0].generation}, body);
+  contract::EncodeCloseRequest({.slot = slots[0].slot, .generation = slots[0].generation}, body);
   const contract::FrameHeader header = client.NextHeader(contract::Type::kClose);
   const client::Outgoing outgoing{.header = header, .head = body, .rows = {}};
   TP2_ASSIGN_OR_RETURN(const client::RawReply first, client.Call(outgoing));
@@ -254,7 +254,9 @@ absl::Status SayHello(client::Client& client, const EngineInfo& info) {
   if (!answer.value.has_value()) return ExpectCode("HELLO", Code::kOk, answer.code);
   const contract::HelloReply& reply = *answer.value;
   const auto compare = [](const char* what, const Sha256Digest& local, const Sha256Digest& worker) {
-    return Expect(local == worker, what, "local " + Hex(local), "worker " + Hex(worker));
+    if (local == worker) return absl::OkStatus();
+    return MakeError(absl::StatusCode::kAborted, {.what = absl::StrCat(what, ": local ", Hex(local),
+                                                                       ", worker ", Hex(worker))});
   };
   TP2_RETURN_IF_ERROR(compare("identity digest", hello.identity, reply.identity));
   TP2_RETURN_IF_ERROR(compare("config digest", hello.config, reply.config));
