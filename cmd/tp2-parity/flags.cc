@@ -1,7 +1,7 @@
 #include "cmd/tp2-parity/flags.h"
 
 #include "absl/strings/str_cat.h"
-#include "cmd/common/flag_parse.h"
+#include "cmd/common/flags.h"
 
 namespace tp2::parity {
 namespace {

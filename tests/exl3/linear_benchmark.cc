@@ -53,6 +53,31 @@ void Shapes(benchmark::internal::Benchmark* benchmark) {
   }
 }
 
+// A dozen routed experts in one call: w1 and w3 of each, two rows each.
+void BM_ExpertBatch(benchmark::State& state) {
+  ThreadPool pool(static_cast<int>(state.range(0)));
+  constexpr int kExperts = 12, kRows = 2, kK = 5120, kN = 2304;
+  const std::vector<float> x = RandomRows(kRows * kK, 1);
+  std::vector<TestMatrix> matrices;
+  std::vector<std::vector<float>> outputs(2 * kExperts, std::vector<float>(kRows * kN));
+  for (int i = 0; i < 2 * kExperts; ++i) {
+    matrices.push_back(RandomMatrix(kK, kN, 2, Codebook::kMul1, static_cast<uint64_t>(i)));
+  }
+  std::vector<LinearArgs> batch;
+  for (int i = 0; i < 2 * kExperts; ++i) {
+    batch.push_back({.matrix = matrices[i].view(),
+                     .x = x.data(),
+                     .x_stride = kK,
+                     .rows = kRows,
+                     .y = outputs[i].data(),
+                     .y_stride = kN});
+  }
+  for (auto _ : state) LinearBatch(batch, pool);
+  state.counters["weights"] =
+      benchmark::Counter(2.0 * kExperts * kK * kN, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+BENCHMARK(BM_ExpertBatch)->ArgName("threads")->MeasureProcessCPUTime()->Arg(1)->Arg(2);
 BENCHMARK(BM_Mul1)->Apply(Shapes);
 BENCHMARK(BM_Mcg)
     ->ArgNames({"bits", "rows", "k", "n", "threads"})
