@@ -133,11 +133,10 @@ absl::Status SessionScript::NOutPrefix() {
   for (int n_out = 1; n_out < kBlockRows; ++n_out) {
     TP2_ASSIGN_OR_RETURN(const contract::StepReply prefix, twin_->Step({&part, 1}, n_out));
     for (int i = 0; i < n_out; ++i) {
-      TP2_RETURN_IF_ERROR(
-          Expect(prefix.entries[0].tokens[i] == whole.entries[0].tokens[i],
-                 absl::StrCat("n_out ", n_out, " draft ", i),
-                 absl::StrCat(whole.entries[0].tokens[i]),
-                 absl::StrCat(prefix.entries[0].tokens[i])));
+      TP2_RETURN_IF_ERROR(Expect(prefix.entries[0].tokens[i] == whole.entries[0].tokens[i],
+                                 absl::StrCat("n_out ", n_out, " draft ", i),
+                                 absl::StrCat(whole.entries[0].tokens[i]),
+                                 absl::StrCat(prefix.entries[0].tokens[i])));
     }
   }
   return CloseBoth(slots);
@@ -163,15 +162,15 @@ absl::Status SessionScript::PartialWindow() {
   return CloseBoth(slots);
 }
 
-absl::Status SessionScript::RefusedEntry(
-    Code code, const std::function<void(contract::StepMessage*)>& spoil) {
+absl::Status SessionScript::RefusedEntry(Code code,
+                                         const std::function<void(contract::StepMessage*)>& spoil) {
   TP2_ASSIGN_OR_RETURN(auto slots, TwoSlots());
   const StepPart parts[] = {{&slots[0], slots[0].length, 1, Anchor()},
                             {&slots[1], slots[1].length, 1, Anchor()}};
   BuiltStep step = twin_->Build(parts, kBlockRows);
   spoil(&step.message);
-  step.message.row_area = std::as_bytes(std::span(step.rows))
-                              .first(size_t{step.message.rows} * step.message.row_bytes);
+  step.message.row_area =
+      std::as_bytes(std::span(step.rows)).first(size_t{step.message.rows} * step.message.row_bytes);
   TP2_ASSIGN_OR_RETURN(const auto answer, twin_->client().Step(step.message));
   TP2_RETURN_IF_ERROR(ExpectCode("STEP", Code::kBadEntry, answer.code));
   TP2_RETURN_IF_ERROR(ExpectCode("entry", code, Culprit(*answer.value)));
@@ -180,9 +179,8 @@ absl::Status SessionScript::RefusedEntry(
 }
 
 absl::Status SessionScript::BadEntry() {
-  return RefusedEntry(Code::kBadRequest, [](contract::StepMessage* step) {
-    step->entries[1].expected_length += 1;
-  });
+  return RefusedEntry(Code::kBadRequest,
+                      [](contract::StepMessage* step) { step->entries[1].expected_length += 1; });
 }
 
 absl::Status SessionScript::StaleGeneration() {
@@ -256,7 +254,9 @@ absl::Status SayHello(client::Client& client, const EngineInfo& info) {
   if (!answer.value.has_value()) return ExpectCode("HELLO", Code::kOk, answer.code);
   const contract::HelloReply& reply = *answer.value;
   const auto compare = [](const char* what, const Sha256Digest& local, const Sha256Digest& worker) {
-    return Expect(local == worker, what, "local " + Hex(local), "worker " + Hex(worker));
+    if (local == worker) return absl::OkStatus();
+    return MakeError(absl::StatusCode::kAborted, {.what = absl::StrCat(what, ": local ", Hex(local),
+                                                                       ", worker ", Hex(worker))});
   };
   TP2_RETURN_IF_ERROR(compare("identity digest", hello.identity, reply.identity));
   TP2_RETURN_IF_ERROR(compare("config digest", hello.config, reply.config));
@@ -304,10 +304,9 @@ std::vector<Check> SessionChecks(Twin* twin, int rounds, uint64_t seed) {
                                    step->entries[1] = step->entries[0];
                                    step->entries[1].first_row = 1;
                                  })},
-      {"bad-anchor", refused(Code::kBadRequest,
-                             [vocab](contract::StepMessage* step) {
-                               step->entries[1].anchor = vocab;
-                             })},
+      {"bad-anchor",
+       refused(Code::kBadRequest,
+               [vocab](contract::StepMessage* step) { step->entries[1].anchor = vocab; })},
       {"seq-replay", [script] { return script->SeqReplay(); }},
       {"slots-full", [script] { return script->SlotsFull(); }},
   };

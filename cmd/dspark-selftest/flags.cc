@@ -50,10 +50,11 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
       ->group("Output");
   CLI::App* rounds = app.add_subcommand("rounds", "a few rounds in a readable table");
   AddCommon(*rounds, flags, "N [8]");
-  app.footer(absl::StrCat("Examples:\n"
-                          "  dspark-selftest contract --server 127.0.0.1:18627 --model tiny\n"
-                          "  dspark-selftest rounds --model tiny --rounds 4\n",
-                          cmd::kExitCodesHelp));
+  app.footer(
+      absl::StrCat("Examples:\n"
+                   "  dspark-selftest contract --server 127.0.0.1:18627 --model tiny\n"
+                   "  dspark-selftest rounds --model tiny --rounds 4\n",
+                   cmd::kExitCodesHelp));
   const std::optional<int> code = cmd::ParseFlags(app, argc, argv);
   flags.command = rounds->parsed() ? Command::kRounds : Command::kContract;
   if (flags.rounds == 0) flags.rounds = flags.command == Command::kRounds ? 8 : 41;

@@ -20,8 +20,8 @@ absl::StatusOr<std::string> RenderRounds(Twin* twin, int rounds, uint64_t seed) 
   const SteadyClock clock;
   Rng rng(seed);
   TP2_ASSIGN_OR_RETURN(TwinSlot slot, twin->Open(0, 0));
-  uint32_t anchor = static_cast<uint32_t>(
-      rng.Below(static_cast<uint64_t>(twin->engine().info().config.vocab)));
+  uint32_t anchor =
+      static_cast<uint32_t>(rng.Below(static_cast<uint64_t>(twin->engine().info().config.vocab)));
   for (int round = 0; round < rounds; ++round) {
     const int new_rows = 1 + static_cast<int>(rng.Below(kBlockRows + 1));
     const StepPart part{&slot, slot.length, new_rows, anchor};
@@ -35,7 +35,8 @@ absl::StatusOr<std::string> RenderRounds(Twin* twin, int rounds, uint64_t seed) 
     std::string confidence;
     for (int i = 0; i < kBlockRows; ++i) {
       absl::StrAppend(&drafts, i == 0 ? "" : " ", entry.tokens[i]);
-      absl::StrAppend(&confidence, i == 0 ? "" : " ", absl::StrFormat("%+.2f", entry.confidence[i]));
+      absl::StrAppend(&confidence, i == 0 ? "" : " ",
+                      absl::StrFormat("%+.2f", entry.confidence[i]));
     }
     table.AddRow({absl::StrCat(round), absl::StrCat(entry.length), absl::StrCat(entry.window_rows),
                   absl::StrCat(anchor), drafts, confidence, FormatMs(ms)});

@@ -66,8 +66,7 @@ std::string Header(const Flags& flags, const EngineInfo& info) {
       info.portable_bits ? "" : " (bits not portable)", flags.seed);
 }
 
-absl::Status RunChecks(const std::vector<Check>& checks, const Printer& printer,
-                       Results* results) {
+absl::Status RunChecks(const std::vector<Check>& checks, const Printer& printer, Results* results) {
   for (const Check& check : checks) {
     const absl::Status status = check.run();
     results->checks.push_back({check.name, status});
@@ -80,18 +79,18 @@ absl::Status RunChecks(const std::vector<Check>& checks, const Printer& printer,
 
 absl::Status WriteJson(const Flags& flags, const EngineInfo& info, const Results& results) {
   const BuildInfo build = GetBuildInfo();
-  Json json = {{"schema", "dspark-selftest/1"},
-               {"tool", {{"version", build.version}, {"git", build.git_id}}},
-               {"server", flags.server},
-               {"seed", flags.seed},
-               {"model",
-                {{"identity", Hex(info.identity_digest)}, {"arch", ArchName(info.config.arch)}}},
-               {"numerics_version", Hex64(info.numerics_version)},
-               {"portable_bits", info.portable_bits},
-               {"backend", info.backend},
-               {"checks", Json::array()},
-               {"latency", Json::array()},
-               {"verdict", results.all_passed() ? "ok" : "failed"}};
+  Json json = {
+      {"schema", "dspark-selftest/1"},
+      {"tool", {{"version", build.version}, {"git", build.git_id}}},
+      {"server", flags.server},
+      {"seed", flags.seed},
+      {"model", {{"identity", Hex(info.identity_digest)}, {"arch", ArchName(info.config.arch)}}},
+      {"numerics_version", Hex64(info.numerics_version)},
+      {"portable_bits", info.portable_bits},
+      {"backend", info.backend},
+      {"checks", Json::array()},
+      {"latency", Json::array()},
+      {"verdict", results.all_passed() ? "ok" : "failed"}};
   for (const CheckResult& check : results.checks) {
     json["checks"].push_back({{"name", check.name},
                               {"passed", check.status.ok()},
@@ -112,15 +111,13 @@ absl::Status WriteJson(const Flags& flags, const EngineInfo& info, const Results
 }
 
 // True when every check passed.
-absl::StatusOr<bool> RunContract(const Flags& flags, const Connector& connect,
-                                 StepEngine* engine) {
+absl::StatusOr<bool> RunContract(const Flags& flags, const Connector& connect, StepEngine* engine) {
   const Printer printer(flags.json_path == "-");
   Results results;
   TP2_RETURN_IF_ERROR(printer.Print(Header(flags, engine->info())));
   TP2_RETURN_IF_ERROR(RunChecks(RefusalChecks(connect, engine->info()), printer, &results));
   TP2_ASSIGN_OR_RETURN(const std::unique_ptr<client::Client> client, connect());
-  const Check hello{"hello-digests-equal",
-                    [&] { return SayHello(*client, engine->info()); }};
+  const Check hello{"hello-digests-equal", [&] { return SayHello(*client, engine->info()); }};
   TP2_RETURN_IF_ERROR(RunChecks({hello}, printer, &results));
   Twin twin(client.get(), engine, flags.seed);
   if (client->session() != 0) {
@@ -173,10 +170,10 @@ absl::StatusOr<bool> RunCommand(const Flags& flags) {
     return std::make_unique<client::Client>(std::move(connection),
                                             client::ClientOptions{.timeout_ms = flags.timeout_ms});
   };
-  TP2_ASSIGN_OR_RETURN(const std::unique_ptr<StepEngine> engine,
-                       MakeEngine({.model_dir = flags.model_dir,
-                                   .backend = flags.backend,
-                                   .thread_count = flags.threads}));
+  TP2_ASSIGN_OR_RETURN(
+      const std::unique_ptr<StepEngine> engine,
+      MakeEngine(
+          {.model_dir = flags.model_dir, .backend = flags.backend, .thread_count = flags.threads}));
   return flags.command == Command::kContract ? RunContract(flags, connect, engine.get())
                                              : RunRounds(flags, connect, engine.get());
 }

@@ -115,8 +115,7 @@ BuiltStep Twin::Build(std::span<const StepPart> parts, int n_out) {
   contract::StepMessage& message = step.message;
   message.n_out = static_cast<uint16_t>(n_out);
   message.flags = contract::kStepWantMargin | contract::kStepWantConfidence;
-  message.row_bytes =
-      static_cast<uint32_t>(engine_->info().config.tap_values() * sizeof(Bf16));
+  message.row_bytes = static_cast<uint32_t>(engine_->info().config.tap_values() * sizeof(Bf16));
   for (const StepPart& part : parts) {
     const uint64_t length = static_cast<uint64_t>(part.position + part.row_count);
     message.entries[message.entry_count++] = {.slot = part.slot->slot,
@@ -161,8 +160,8 @@ absl::StatusOr<contract::StepReply> Twin::Step(std::span<const StepPart> parts, 
   TP2_RETURN_IF_ERROR(ExpectCode("STEP", Code::kOk, answer.code));
   TP2_ASSIGN_OR_RETURN(const StepOutputs local, StepLocal(parts, step));
   for (size_t i = 0; i < parts.size(); ++i) {
-    TP2_RETURN_IF_ERROR(CompareEntry(static_cast<int>(i), n_out, local.entries[i],
-                                     answer.value->entries[i]));
+    TP2_RETURN_IF_ERROR(
+        CompareEntry(static_cast<int>(i), n_out, local.entries[i], answer.value->entries[i]));
     parts[i].slot->length = parts[i].position + parts[i].row_count;
   }
   return *answer.value;

@@ -121,21 +121,21 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
                                    .max_positions = config.max_model_len,
                                    .thread_count = config.threads}));
   const EngineInfo& info = engine->info();
-  TP2_RETURN_IF_ERROR(phases.Done("weights", config.model_dir));
-  TP2_RETURN_IF_ERROR(phases.Done("identity", Hex(info.identity_digest)));
+  // One phase: the engine opens, checks and hashes the checkpoint on its way up, in one pass.
   TP2_RETURN_IF_ERROR(phases.Done(
-      "engine", absl::StrFormat("%s, %s, arch %s, numerics %s%s", info.backend, info.mode,
-                                ArchName(info.config.arch), Hex64(info.numerics_version),
+      "engine", absl::StrFormat("weights %s, %s, %s, arch %s, numerics %s%s", config.model_dir,
+                                info.backend, info.mode, ArchName(info.config.arch),
+                                Hex64(info.numerics_version),
                                 info.portable_bits ? "" : ", bits not portable")));
+  TP2_RETURN_IF_ERROR(PrintResult("identity   " + Hex(info.identity_digest) + "\n"));
 
   server::ServerOptions options;
   options.service.max_strikes = config.max_consecutive_failures;
   options.drain_ms = config.drain_ms;
   const SteadyClock clock;
   server::StepServer server(engine.get(), options, &clock);
-  TP2_ASSIGN_OR_RETURN(
-      std::unique_ptr<transport::Listener> listener,
-      transport::TcpListen(address, server::StepServer::RequestRule(options)));
+  TP2_ASSIGN_OR_RETURN(std::unique_ptr<transport::Listener> listener,
+                       transport::TcpListen(address, server::StepServer::RequestRule(options)));
   const std::string bound = listener->address();
   signals.Watch(&server);
   server.Listen(std::move(listener));

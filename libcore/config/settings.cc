@@ -31,9 +31,8 @@ bool IsGpuUuid(std::string_view text) {
   constexpr std::string_view kPrefix = "GPU-";
   if (text.substr(0, kPrefix.size()) == kPrefix) text.remove_prefix(kPrefix.size());
   constexpr std::string_view kHex = "0123456789abcdefABCDEF";
-  const size_t digits = static_cast<size_t>(
-      std::count_if(text.begin(), text.end(),
-                    [&](char c) { return kHex.find(c) != std::string_view::npos; }));
+  const size_t digits = static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [&](char c) { return kHex.find(c) != std::string_view::npos; }));
   const size_t dashes = static_cast<size_t>(std::count(text.begin(), text.end(), '-'));
   return digits >= 8 && digits <= 32 && digits + dashes == text.size();
 }
@@ -95,9 +94,9 @@ absl::Status CheckValue(const SettingSpec& spec, const std::string& text,
       break;
   }
   if (is_good) return absl::OkStatus();
-  return MakeError(absl::StatusCode::kInvalidArgument,
-                   {.what = spec.name, .expected = expected, .got = "'" + text + "'",
-                    .where = where});
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      {.what = spec.name, .expected = expected, .got = "'" + text + "'", .where = where});
 }
 
 absl::StatusOr<Settings> Settings::Merge(std::span<const SettingSpec> specs,

@@ -19,7 +19,10 @@ constexpr size_t kMaxFileBytes = 1 << 20;
 // Leaves the parser at the first fault, so that no depth or repetition of it can cost anything.
 struct Refusal : std::runtime_error {
   Refusal(const YAML::Mark& place, std::string wanted, std::string seen)
-      : std::runtime_error(wanted), mark(place), expected(std::move(wanted)), got(std::move(seen)) {}
+      : std::runtime_error(wanted),
+        mark(place),
+        expected(std::move(wanted)),
+        got(std::move(seen)) {}
   YAML::Mark mark;
   std::string expected;
   std::string got;

@@ -37,8 +37,9 @@ std::string Table::Render() const {
 }
 
 std::string FormatMs(double ms) {
-  return ms < 100 ? absl::StrFormat("%.2f", ms)
-                  : ms < 1000 ? absl::StrFormat("%.1f", ms) : absl::StrFormat("%.0f", ms);
+  return ms < 100    ? absl::StrFormat("%.2f", ms)
+         : ms < 1000 ? absl::StrFormat("%.1f", ms)
+                     : absl::StrFormat("%.0f", ms);
 }
 
 }  // namespace tp2

@@ -60,7 +60,7 @@ TEST(YamlSettings, RefusesWhatIsNotAFlatMapOfScalars) {
   EXPECT_SAYS(YamlError("tp: &a 1\nthreads: *a\n"), "got an anchor");
   EXPECT_SAYS(YamlError("tp: !!int 1\n"), "got the tag");
   EXPECT_SAYS(YamlError("tp: 1\n---\ntp: 1\n"), "got another one");
-  EXPECT_SAYS(YamlError("tp: \"1\n"), "expected YAML");
+  EXPECT_SAYS(YamlError("model: a: b\n"), "expected YAML");
   EXPECT_NE(YamlError(std::string(20'000, '[')), "");
 }
 
@@ -89,7 +89,8 @@ TEST(Settings, ChecksValuesThatAreOutranked) {
 TEST(Settings, TakesValuesAtTheirLimitsOnly) {
   const SettingSpec* length = FindSpec(WorkerSettings(), "max-model-len");
   for (const char* good : {"256", "1048576"}) EXPECT_TRUE(CheckValue(*length, good, "").ok());
-  for (const char* bad : {"255", "1048577", "0400", "4096x", "", "-1", "1e3", "99999999999999999999"}) {
+  for (const char* bad :
+       {"255", "1048577", "0400", "4096x", "", "-1", "1e3", "99999999999999999999"}) {
     EXPECT_FALSE(CheckValue(*length, bad, "").ok()) << bad;
   }
   const SettingSpec* fuse = FindSpec(WorkerSettings(), "fuse-pairs");
