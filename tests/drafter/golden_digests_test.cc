@@ -1,10 +1,12 @@
-// The committed digests: one set of bits on every machine, compiler and instruction set, in every mode.
+// The committed digests: one set of bits on every machine, compiler and instruction set, in every
+// mode.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <filesystem>
 #include <string>
 
+#include "libcore/base/check.h"
 #include "libcore/base/digest.h"
 #include "libcore/base/file.h"
 #include "libcore/base/json.h"
@@ -12,6 +14,7 @@
 #include "libcore/checkpoint/synthetic.h"
 #include "libcore/drafter/make_engine.h"
 #include "libcore/math/numerics.h"
+#include "libcore/model/synthetic_shape.h"
 #include "libcore/parity/self_run.h"
 #include "tests/support/golden.h"
 
@@ -20,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A checkpoint folder for the name in digests.json; synthetic ones are made with seed 1 and removed afterwards.
+// A checkpoint folder for the name in digests.json; synthetic ones are made with seed 1 and removed
+// afterwards.
 class ModelFolder {
  public:
   explicit ModelFolder(const std::string& name) {
