@@ -52,7 +52,7 @@ TEST_F(DsparkPack, SynthesizesInspectsAndVerifies) {
   const Outcome verify = RunPack("verify " + tiny);
   EXPECT_EQ(verify.code, 0) << verify.text;
   EXPECT_TRUE(Has(
-      verify, "identity 4f62e52b6ebd3ee041aa25ec00a661ef5428fd72363986c33e37f26e0ce1d398\nok\n"))
+      verify, "identity 55c6fe9a3b2cc904f4eb5ddf038fd3f91f9712810b6dd81ae956744f90ef883d\nok\n"))
       << verify.text;
   const Outcome inspect = RunPack("inspect " + tiny);
   EXPECT_EQ(inspect.code, 0);
