@@ -1,10 +1,8 @@
-// The whole worker over a fake engine: every test runs in process and over TCP.
-#include "libcore/server/step_server.h"
-
+// The worker over a fake engine, serving: every test runs in process and over TCP.
 #include <gtest/gtest.h>
 
+#include "tests/server/step_server_fixture.h"
 #include "tests/support/contract_bytes.h"
-#include "tests/support/serve_fixture.h"
 
 namespace tp2::server {
 namespace {
@@ -16,58 +14,14 @@ using contract::WorkerState;
 using testing::ClientSlot;
 using testing::InsertOf;
 using testing::OpenSlot;
-using testing::RowsAt;
 using testing::StepMaker;
-using testing::Wire;
 
-class StepServerTest : public ::testing::TestWithParam<Wire> {
- protected:
-  testing::RunningServer& Start(ServerOptions options = {}) {
-    running_ = std::make_unique<testing::RunningServer>(GetParam(), options);
-    return *running_;
-  }
-  testing::FakeEngine& engine() { return running_->engine(); }
+class StepServing : public StepServerTest {};
 
-  std::unique_ptr<testing::RunningServer> running_;
-};
+INSTANTIATE_TEST_SUITE_P(Wires, StepServing, ::testing::Values(Wire::kInproc, Wire::kTcp),
+                         WireName);
 
-INSTANTIATE_TEST_SUITE_P(Wires, StepServerTest, ::testing::Values(Wire::kInproc, Wire::kTcp),
-                         [](const auto& wire) {
-                           return wire.param == Wire::kTcp ? "Tcp" : "Inproc";
-                         });
-
-// Drafts of a fresh engine that was given the same rows.
-contract::StepReplyEntry Expected(int64_t base, int row_count, uint32_t anchor, int n_out,
-                                  int stream = 0) {
-  testing::FakeEngine engine;
-  EXPECT_TRUE(engine.ResetSlot(0, base).ok());
-  const auto rows = RowsAt(base, row_count, stream);
-  const StepEntry entry{.rows = {.slot = 0,
-                                 .position = base,
-                                 .kind = RowKind::kTaps,
-                                 .row_count = row_count,
-                                 .values = rows},
-                        .anchor = static_cast<int32_t>(anchor)};
-  const auto outputs = engine.Step({.entries = {&entry, 1}, .n_out = n_out});
-  contract::StepReplyEntry expected;
-  expected.tokens = outputs->entries[0].tokens;
-  expected.confidence = outputs->entries[0].confidence_logit;
-  expected.margin = outputs->entries[0].margin;
-  for (int i = 0; i < kBlockRows; ++i) {
-    expected.runner_up[i] = static_cast<uint32_t>(outputs->entries[0].runner_up[i]);
-  }
-  return expected;
-}
-
-void ExpectSameDrafts(const contract::StepReplyEntry& got,
-                      const contract::StepReplyEntry& expected) {
-  EXPECT_EQ(got.tokens, expected.tokens);
-  EXPECT_EQ(got.confidence, expected.confidence);
-  EXPECT_EQ(got.margin, expected.margin);
-  EXPECT_EQ(got.runner_up, expected.runner_up);
-}
-
-TEST_P(StepServerTest, DraftsWhatTheEngineDraftsForTwoClientsAtOnce) {
+TEST_P(StepServing, DraftsWhatTheEngineDraftsForTwoClientsAtOnce) {
   Start();
   auto alice = running_->NewSession();
   auto bob = running_->NewSession();
@@ -84,7 +38,7 @@ TEST_P(StepServerTest, DraftsWhatTheEngineDraftsForTwoClientsAtOnce) {
   EXPECT_EQ(from_alice->value->entries[0].window_rows, 6);
 }
 
-TEST_P(StepServerTest, DraftsForFourSlotsInRequestOrder) {
+TEST_P(StepServing, DraftsForFourSlotsInRequestOrder) {
   Start();
   auto client = running_->NewSession();
   std::vector<ClientSlot> slots;
@@ -100,7 +54,7 @@ TEST_P(StepServerTest, DraftsForFourSlotsInRequestOrder) {
   }
 }
 
-TEST_P(StepServerTest, LeavesPositionsBeyondNOutAndUnwantedFieldsEmpty) {
+TEST_P(StepServing, LeavesPositionsBeyondNOutAndUnwantedFieldsEmpty) {
   Start();
   auto client = running_->NewSession();
   const ClientSlot slot = OpenSlot(*client);
@@ -119,7 +73,7 @@ TEST_P(StepServerTest, LeavesPositionsBeyondNOutAndUnwantedFieldsEmpty) {
   EXPECT_EQ(entry.runner_up[0], 0u);
 }
 
-TEST_P(StepServerTest, InsertsRollsBackAndReportsSlots) {
+TEST_P(StepServing, InsertsRollsBackAndReportsSlots) {
   Start();
   auto client = running_->NewSession();
   const ClientSlot slot = OpenSlot(*client);
@@ -138,7 +92,7 @@ TEST_P(StepServerTest, InsertsRollsBackAndReportsSlots) {
   EXPECT_EQ(slots->value->slots[0].length, 12u);
 }
 
-TEST_P(StepServerTest, ABadEntryRunsNothing) {
+TEST_P(StepServing, ABadEntryRunsNothing) {
   Start();
   auto client = running_->NewSession();
   const ClientSlot first = OpenSlot(*client);
@@ -152,7 +106,7 @@ TEST_P(StepServerTest, ABadEntryRunsNothing) {
   EXPECT_EQ(client->Slots()->value->slots[0].length, 0u);
 }
 
-TEST_P(StepServerTest, RefusesStrangersByName) {
+TEST_P(StepServing, RefusesStrangersByName) {
   Start();
   auto hello = client::HelloFor(engine().info());
   hello.identity[0] ^= 1;
@@ -170,7 +124,7 @@ TEST_P(StepServerTest, RefusesStrangersByName) {
   EXPECT_FALSE(client->Health().ok());  // closed after the reply
 }
 
-TEST_P(StepServerTest, NeedsHelloFirstAndOnlyOnce) {
+TEST_P(StepServing, NeedsHelloFirstAndOnlyOnce) {
   Start();
   auto client = running_->NewClient();
   EXPECT_EQ(client->Open({})->code, Code::kBadRequest);
@@ -183,7 +137,7 @@ TEST_P(StepServerTest, NeedsHelloFirstAndOnlyOnce) {
   EXPECT_EQ(session->Call({.header = header, .head = body, .rows = {}})->code(), Code::kBadRequest);
 }
 
-TEST_P(StepServerTest, RefusesAnotherSessionsNumberAndUnknownTypes) {
+TEST_P(StepServing, RefusesAnotherSessionsNumberAndUnknownTypes) {
   Start();
   auto client = running_->NewSession();
   auto header = client->NextHeader(Type::kSlots);
@@ -196,7 +150,7 @@ TEST_P(StepServerTest, RefusesAnotherSessionsNumberAndUnknownTypes) {
   EXPECT_EQ(client->Call({.header = header, .head = {}, .rows = {}})->code(), Code::kOk);
 }
 
-TEST_P(StepServerTest, AnswersHealthAndPingWithoutASession) {
+TEST_P(StepServing, AnswersHealthAndPingWithoutASession) {
   Start();
   auto client = running_->NewClient();
   const auto health = client->Health();
@@ -209,7 +163,7 @@ TEST_P(StepServerTest, AnswersHealthAndPingWithoutASession) {
   EXPECT_EQ(client->Ping(large)->code(), Code::kBadFrame);
 }
 
-TEST_P(StepServerTest, HealthOvertakesAStepAndASecondStepIsBusy) {
+TEST_P(StepServing, HealthOvertakesAStepAndASecondStepIsBusy) {
   Start();
   engine().step_ms = 300;
   auto client = running_->NewSession();
@@ -233,7 +187,7 @@ TEST_P(StepServerTest, HealthOvertakesAStepAndASecondStepIsBusy) {
   EXPECT_EQ(done->header.seq, first.seq);
 }
 
-TEST_P(StepServerTest, ReplaysTheLastReplyWithoutRunningAgain) {
+TEST_P(StepServing, ReplaysTheLastReplyWithoutRunningAgain) {
   Start();
   auto client = running_->NewSession();
   const ClientSlot slot = OpenSlot(*client);
@@ -251,7 +205,7 @@ TEST_P(StepServerTest, ReplaysTheLastReplyWithoutRunningAgain) {
   EXPECT_EQ(engine().steps_started, 1);
 }
 
-TEST_P(StepServerTest, EndsTheSessionWhenSeqIsWrong) {
+TEST_P(StepServing, EndsTheSessionWhenSeqIsWrong) {
   Start();
   const auto code_for = [&](int64_t shift, Type type) {
     auto client = running_->NewSession();
@@ -268,7 +222,7 @@ TEST_P(StepServerTest, EndsTheSessionWhenSeqIsWrong) {
   EXPECT_EQ(code_for(-1, Type::kBye), Code::kSeqConflict);
 }
 
-TEST_P(StepServerTest, RefusesBodiesThatDoNotMatchTheirHash) {
+TEST_P(StepServing, RefusesBodiesThatDoNotMatchTheirHash) {
   Start();
   auto client = running_->NewSession();
   auto header = client->NextHeader(Type::kSlots);
@@ -276,7 +230,7 @@ TEST_P(StepServerTest, RefusesBodiesThatDoNotMatchTheirHash) {
   EXPECT_EQ(client->Call({.header = header, .head = {}, .rows = {}})->code(), Code::kBodyHash);
 }
 
-TEST_P(StepServerTest, RefusesFramesThatAreTooLarge) {
+TEST_P(StepServing, RefusesFramesThatAreTooLarge) {
   Start();
   auto client = running_->NewSession();
   contract::FrameHeader header = client->NextHeader(Type::kInsert);
@@ -290,7 +244,7 @@ TEST_P(StepServerTest, RefusesFramesThatAreTooLarge) {
   EXPECT_FALSE(client->Receive().ok());
 }
 
-TEST_P(StepServerTest, AnswersGarbageOnceAndKeepsServingOthers) {
+TEST_P(StepServing, AnswersGarbageOnceAndKeepsServingOthers) {
   Start();
   auto other = running_->NewSession();
   auto client = running_->NewClient();
@@ -301,7 +255,7 @@ TEST_P(StepServerTest, AnswersGarbageOnceAndKeepsServingOthers) {
   EXPECT_EQ(other->Slots()->code, Code::kOk);
 }
 
-TEST_P(StepServerTest, EndsTheSessionOnReservedBytes) {
+TEST_P(StepServing, EndsTheSessionOnReservedBytes) {
   Start();
   auto client = running_->NewSession();
   std::array<std::byte, contract::kOpenBytes> body{};
@@ -312,7 +266,7 @@ TEST_P(StepServerTest, EndsTheSessionOnReservedBytes) {
   EXPECT_FALSE(client->Receive().ok());
 }
 
-TEST_P(StepServerTest, RefusesTheDebugFlagItDidNotGrant) {
+TEST_P(StepServing, RefusesTheDebugFlagItDidNotGrant) {
   Start();
   auto client = running_->NewSession();
   auto header = client->NextHeader(Type::kSlots);
@@ -320,7 +274,7 @@ TEST_P(StepServerTest, RefusesTheDebugFlagItDidNotGrant) {
   EXPECT_EQ(client->Call({.header = header, .head = {}, .rows = {}})->code(), Code::kUnsupported);
 }
 
-TEST_P(StepServerTest, OpensEightSlotsForOneOrManySessionsThenIsFull) {
+TEST_P(StepServing, OpensEightSlotsForOneOrManySessionsThenIsFull) {
   Start();
   std::vector<std::unique_ptr<client::Client>> clients;
   for (int i = 0; i < 8; ++i) {
@@ -332,7 +286,7 @@ TEST_P(StepServerTest, OpensEightSlotsForOneOrManySessionsThenIsFull) {
   EXPECT_EQ(clients[0]->Open({.slot = 8})->code, Code::kNoSuchSlot);
 }
 
-TEST_P(StepServerTest, ADisconnectFreesTheSlotsAndOldGenerationsStayDead) {
+TEST_P(StepServing, ADisconnectFreesTheSlotsAndOldGenerationsStayDead) {
   Start();
   auto client = running_->NewSession();
   const ClientSlot old = OpenSlot(*client);
@@ -346,7 +300,7 @@ TEST_P(StepServerTest, ADisconnectFreesTheSlotsAndOldGenerationsStayDead) {
   EXPECT_EQ(client->Insert(InsertOf(fresh, 0, RowsAt(0, 1)))->code, Code::kOk);
 }
 
-TEST_P(StepServerTest, ClosesSlotsOnceAndSaysSoTheSecondTime) {
+TEST_P(StepServing, ClosesSlotsOnceAndSaysSoTheSecondTime) {
   Start();
   auto client = running_->NewSession();
   const ClientSlot slot = OpenSlot(*client);
@@ -356,7 +310,7 @@ TEST_P(StepServerTest, ClosesSlotsOnceAndSaysSoTheSecondTime) {
   EXPECT_EQ(client->Close({.slot = slot.slot, .generation = 1})->code, Code::kNoSuchSlot);
 }
 
-TEST_P(StepServerTest, ByeEndsTheSession) {
+TEST_P(StepServing, ByeEndsTheSession) {
   Start();
   auto client = running_->NewSession();
   OpenSlot(*client);
@@ -367,7 +321,7 @@ TEST_P(StepServerTest, ByeEndsTheSession) {
   EXPECT_EQ(other->Health()->value->sessions, 1u);
 }
 
-TEST_P(StepServerTest, RefusesWorkWhoseBudgetIsSpent) {
+TEST_P(StepServing, RefusesWorkWhoseBudgetIsSpent) {
   Start();
   engine().step_ms = 100;
   auto slow = running_->NewSession();
@@ -381,129 +335,6 @@ TEST_P(StepServerTest, RefusesWorkWhoseBudgetIsSpent) {
   step.join();
   hurried->options().budget_us = 60'000'000;
   EXPECT_EQ(hurried->Step(StepMaker().Add(b, 0, 1).message())->code, Code::kOk);
-}
-
-TEST_P(StepServerTest, AFailedStepLeavesEverySlotAsItWas) {
-  Start();
-  auto client = running_->NewSession();
-  const ClientSlot slot = OpenSlot(*client);
-  ASSERT_EQ(client->Insert(InsertOf(slot, 0, RowsAt(0, 30)))->code, Code::kOk);
-  engine().failing_steps = 1;
-  const auto failed = client->Step(StepMaker().Add(slot, 30, 2).message());
-  EXPECT_EQ(failed->code, Code::kInternal);
-  EXPECT_EQ(failed->value->entries[0].status, static_cast<uint16_t>(Code::kInternal));
-  EXPECT_EQ(failed->value->entries[0].length, 30u);
-  EXPECT_EQ(failed->value->entries[0].tokens[0], -1);
-  EXPECT_EQ(client->Health()->value->state, WorkerState::kDegraded);
-  // A rollback that needs the ring's slack still works, and drafts see the old rows.
-  const auto again = client->Step(StepMaker().Add(slot, 14, 0).message());
-  ASSERT_EQ(again->code, Code::kOk);
-  ExpectSameDrafts(again->value->entries[0], Expected(0, 14, 7, 5));
-  EXPECT_EQ(client->Health()->value->state, WorkerState::kReady);
-}
-
-TEST_P(StepServerTest, AFailedInsertIsUndoneToo) {
-  Start();
-  auto client = running_->NewSession();
-  const ClientSlot slot = OpenSlot(*client);
-  ASSERT_EQ(client->Insert(InsertOf(slot, 0, RowsAt(0, 4)))->code, Code::kOk);
-  engine().failing_inserts = 1;
-  EXPECT_EQ(client->Insert(InsertOf(slot, 4, RowsAt(4, 1)))->code, Code::kInternal);
-  const auto step = client->Step(StepMaker().Add(slot, 4, 0).message());
-  ASSERT_EQ(step->code, Code::kOk);
-  ExpectSameDrafts(step->value->entries[0], Expected(0, 4, 7, 5));
-}
-
-TEST_P(StepServerTest, ASlotThatCannotBeRestoredNeedsResync) {
-  Start();
-  auto client = running_->NewSession();
-  const ClientSlot slot = OpenSlot(*client);
-  const ClientSlot other = OpenSlot(*client);
-  engine().failing_steps = 1;
-  engine().failing_resets = 1;
-  const auto failed = client->Step(StepMaker().Add(slot, 0, 2).message());
-  EXPECT_EQ(failed->code, Code::kInternal);
-  EXPECT_EQ(failed->value->entries[0].status, static_cast<uint16_t>(Code::kNeedsResync));
-  EXPECT_NE(failed->value->entries[0].generation, slot.generation);
-  EXPECT_EQ(client->Insert(InsertOf(slot, 0, RowsAt(0, 1)))->code, Code::kNeedsResync);
-  EXPECT_EQ(client->Insert(InsertOf(other, 0, RowsAt(0, 1)))->code, Code::kOk);
-  EXPECT_EQ(client->Close({.slot = slot.slot, .generation = slot.generation})->code, Code::kOk);
-  EXPECT_EQ(client->Open({})->code, Code::kOk);
-}
-
-TEST_P(StepServerTest, ThreeFailuresInARowEndTheServer) {
-  Start();
-  auto client = running_->NewSession();
-  const ClientSlot slot = OpenSlot(*client);
-  engine().failing_steps = 2;
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(client->Step(StepMaker().Add(slot, 0, 1).message())->code, Code::kInternal);
-  }
-  EXPECT_EQ(client->Step(StepMaker().Add(slot, 0, 1).message())->code, Code::kOk);
-  engine().failing_steps = 3;
-  for (int i = 0; i < 3; ++i) {
-    const auto answer = client->Step(StepMaker().Add(slot, 1, 1).message());
-    EXPECT_EQ(answer->code, Code::kInternal);
-    EXPECT_EQ(answer->value->failures_in_a_row, static_cast<uint32_t>(i + 1));
-  }
-  EXPECT_EQ(running_->Join(), ServeEnd::kTooManyFailures);
-  EXPECT_FALSE(client->Health().ok());
-}
-
-TEST_P(StepServerTest, ALostEngineEndsTheServerAtOnce) {
-  Start();
-  auto client = running_->NewSession();
-  const ClientSlot slot = OpenSlot(*client);
-  engine().failing_steps = 1;
-  engine().dies_on_failure = true;
-  EXPECT_EQ(client->Step(StepMaker().Add(slot, 0, 1).message())->code, Code::kUnhealthy);
-  EXPECT_EQ(running_->Join(), ServeEnd::kEngineLost);
-}
-
-TEST_P(StepServerTest, ADrainRefusesNewSlotsAndEndsWhenTheLastIsClosed) {
-  Start({.drain_ms = 60'000});
-  auto client = running_->NewSession();
-  auto late = running_->NewClient();
-  const ClientSlot slot = OpenSlot(*client);
-  running_->server().BeginDrain();
-  while (client->Health()->value->state != WorkerState::kDraining) std::this_thread::yield();
-  EXPECT_EQ(client->Open({})->code, Code::kDraining);
-  EXPECT_EQ(late->Hello(client::HelloFor(engine().info()))->code, Code::kDraining);
-  const auto step = client->Step(StepMaker().Add(slot, 0, 1).message());
-  EXPECT_EQ(step->code, Code::kOk);
-  EXPECT_NE(step->header.flags & contract::kFlagDraining, 0u);
-  EXPECT_EQ(client->Close({.slot = slot.slot, .generation = slot.generation})->code, Code::kOk);
-  EXPECT_EQ(running_->Join(), ServeEnd::kDrained);
-}
-
-TEST_P(StepServerTest, ADrainIsBoundedAndFinishesTheStepUnderWay) {
-  Start({.drain_ms = 50});
-  engine().step_ms = 200;
-  auto client = running_->NewSession();
-  const ClientSlot slot = OpenSlot(*client);
-  std::thread drain([&] {
-    while (engine().steps_started == 0) std::this_thread::yield();
-    running_->server().BeginDrain();
-  });
-  EXPECT_EQ(client->Step(StepMaker().Add(slot, 0, 1).message())->code, Code::kOk);
-  drain.join();
-  EXPECT_EQ(running_->Join(), ServeEnd::kDrained);
-}
-
-TEST_P(StepServerTest, ClosesIdleConnections) {
-  ServerOptions options;
-  options.service.idle_close_ms = 50;
-  Start(options);
-  auto client = running_->NewSession();
-  EXPECT_FALSE(client->Receive().ok());
-}
-
-TEST_P(StepServerTest, RefusesConnectionsBeyondTheLimit) {
-  Start({.max_connections = 1});
-  auto first = running_->NewSession();
-  auto second = running_->NewClient();
-  EXPECT_FALSE(second->Health().ok());
-  EXPECT_EQ(first->Slots()->code, Code::kOk);
 }
 
 }  // namespace
