@@ -74,8 +74,8 @@ TEST_P(GoldenDigests, AreTheCommittedOnesInEveryMode) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenDigests,
                          ::testing::Values("v41-tiny", "tiny", "tiny-v4", "medium"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& model) {
+                           std::string name = model.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
                          });
