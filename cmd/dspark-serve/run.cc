@@ -123,10 +123,10 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
   const EngineInfo& info = engine->info();
   // One phase: the engine opens, checks and hashes the checkpoint on its way up, in one pass.
   TP2_RETURN_IF_ERROR(phases.Done(
-      "engine", absl::StrFormat("weights %s, %s, %s, arch %s, numerics %s%s", config.model_dir,
-                                info.backend, info.mode, ArchName(info.config.arch),
-                                Hex64(info.numerics_version),
-                                info.portable_bits ? "" : ", bits not portable")));
+      "engine",
+      absl::StrFormat("weights %s, %s, %s, arch %s, numerics %s%s", config.model_dir, info.backend,
+                      info.mode, ArchName(info.config.arch), Hex64(info.numerics_version),
+                      info.portable_bits ? "" : ", bits not portable")));
   TP2_RETURN_IF_ERROR(PrintResult("identity   " + Hex(info.identity_digest) + "\n"));
 
   server::ServerOptions options;
