@@ -1,5 +1,6 @@
-// step_benchmark MODEL_DIR [benchmark flags]: wall time of the draft step and of the context insert on the CPU.
-// Full windows, random taps. Never a ctest: its figures belong to the machine and the moment.
+// step_benchmark MODEL_DIR [benchmark flags]: wall time of the draft step and of the context insert
+// on the CPU. Full windows, random taps. Never a ctest: its figures belong to the machine and the
+// moment.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
