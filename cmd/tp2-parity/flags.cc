@@ -41,6 +41,30 @@ void AddSelf(CLI::App& app, Flags& flags) {
                    "  tp2-parity self --model tiny --modes one-card,emulated --rounds 64\n"
                    "  tp2-parity self --model tiny --digest 0123456789abcdef\n",
                    cmd::kExitCodesHelp));
+  self->callback([&flags] { flags.command = Command::kSelf; });
+}
+
+void AddShards(CLI::App& app, Flags& flags) {
+  CLI::App* shards =
+      app.add_subcommand("shards", "every weight of every rank against the whole checkpoint");
+  shards->add_option("--model", flags.model_dir, "checkpoint folder")
+      ->required()
+      ->option_text("DIR")
+      ->group("Input");
+  shards->add_option("--tp", flags.tp, "ranks")
+      ->check(CLI::Range(1, 2))
+      ->option_text("N [2]")
+      ->group("Input");
+  shards->add_option("--threads", flags.threads, "0: one per hardware thread")
+      ->check(CLI::Range(0, 1024))
+      ->option_text("N [0]")
+      ->group("Hardware");
+  shards->footer(
+      absl::StrCat("Prints one line per kind of check, then 'equal' or 'differ' (exit 1).\n"
+                   "Examples:\n"
+                   "  tp2-parity shards --model MODEL\n",
+                   cmd::kExitCodesHelp));
+  shards->callback([&flags] { flags.command = Command::kShards; });
 }
 
 }  // namespace
@@ -50,6 +74,7 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
   cmd::SetUpApp(app, "tp2-parity", "compare what drafters put out, bit by bit");
   app.require_subcommand(1);
   AddSelf(app, flags);
+  AddShards(app, flags);
   app.footer(absl::StrCat("Examples:\n  tp2-parity self --model tiny\n  tp2-parity self --help\n",
                           cmd::kExitCodesHelp));
   return cmd::ParseFlags(app, argc, argv);

@@ -8,13 +8,17 @@
 
 namespace tp2::parity {
 
+enum class Command { kSelf, kShards };
+
 struct Flags {
+  Command command = Command::kSelf;
   std::string model_dir;
   std::vector<std::string> modes = {"one-card"};
   std::string backend = "auto";
   int rounds = 41;
   uint64_t seed = 1;
   int threads = 0;
+  int tp = 2;
   std::string expected_digest;  // empty: modes are only compared with each other
 };
 

@@ -1,0 +1,16 @@
+#include "cmd/tp2-bench/run.h"
+
+#include "cmd/tp2-bench/memory.h"
+#include "libcore/report/exit_code.h"
+
+namespace tp2::bench {
+
+int Run(const Flags& flags) {
+  switch (flags.command) {
+    case Command::kMemory:
+      return ReportStatus("tp2-bench", PrintMemory(flags));
+  }
+  return kExitInternal;
+}
+
+}  // namespace tp2::bench
