@@ -22,7 +22,7 @@ void AddSelf(CLI::App& app, Flags& flags) {
   self->add_option("--digest", flags.expected_digest, "fail unless every digest is this one")
       ->option_text("HEX")
       ->group("Input");
-  self->add_option("--modes", flags.modes, "one-card, emulated; several with commas")
+  self->add_option("--modes", flags.modes, "one-card, emulated, host-pair, ...; with commas")
       ->delimiter(',')
       ->option_text("LIST [one-card]")
       ->group("Hardware");
@@ -34,13 +34,13 @@ void AddSelf(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(0, 1024))
       ->option_text("N [0]")
       ->group("Hardware");
-  self->footer(
-      absl::StrCat("Prints MODE DIGEST ROUNDS per mode, then 'equal' or 'differ' (exit 1).\n"
-                   "Examples:\n"
-                   "  tp2-parity self --model tiny\n"
-                   "  tp2-parity self --model tiny --modes one-card,emulated --rounds 64\n"
-                   "  tp2-parity self --model tiny --digest 0123456789abcdef\n",
-                   cmd::kExitCodesHelp));
+  self->footer(absl::StrCat(
+      "Prints MODE DIGEST ROUNDS per mode, then 'equal' or 'differ' (exit 1).\n"
+      "Examples:\n"
+      "  tp2-parity self --model tiny\n"
+      "  tp2-parity self --model tiny --modes one-card,emulated,host-pair --rounds 64\n"
+      "  tp2-parity self --model tiny --digest 0123456789abcdef\n",
+      cmd::kExitCodesHelp));
   self->callback([&flags] { flags.command = Command::kSelf; });
 }
 

@@ -20,7 +20,7 @@ std::unique_ptr<Drafter<Ops>> MakeCpuDrafter(std::unique_ptr<Checkpoint> checkpo
   info.identity_digest = checkpoint->IdentityDigest();
   info.numerics_version = kNumericsVersion;
   info.portable_bits = HasPortableBits(checkpoint->weights());
-  info.tp = static_cast<int>(plans.size());
+  info.tp = plans.front().tp;
   info.mode = options.mode;
   info.backend = "cpu";
   auto ops = std::make_unique<Ops>(info.config, info.tp, options.thread_count);

@@ -8,6 +8,9 @@
 #include "libcore/base/status_macros.h"
 #include "libcore/checkpoint/loader.h"
 #include "libcore/drafter/cpu_drafter.h"
+#include "libcore/drafter/host_pair_ops.h"
+#include "libcore/drafter/modes.h"
+#include "libcore/drafter/solo_ops.h"
 #include "libcore/shard/shard_plan.h"
 
 namespace tp2 {
@@ -17,12 +20,6 @@ absl::Status BadOption(const std::string& what, const std::string& expected,
                        const std::string& got) {
   return MakeError(absl::StatusCode::kInvalidArgument,
                    {.what = what, .expected = expected, .got = got, .where = "", .next = ""});
-}
-
-absl::StatusOr<int> TpOfMode(const std::string& mode) {
-  if (mode == "one-card") return 1;
-  if (mode == "emulated") return 2;
-  return BadOption("mode", "one-card or emulated", mode);
 }
 
 absl::Status CheckOptions(const EngineOptions& options) {
@@ -43,21 +40,35 @@ absl::Status CheckOptions(const EngineOptions& options) {
   return absl::OkStatus();
 }
 
+std::unique_ptr<StepEngine> MakeCpuEngine(const Mode& mode, std::unique_ptr<Checkpoint> checkpoint,
+                                          std::span<const ShardPlan> plans,
+                                          const CpuDrafterOptions& options) {
+  switch (mode.collective) {
+    case Collective::kStandIn:
+      return MakeCpuDrafter<SoloOps>(std::move(checkpoint), plans, options);
+    case Collective::kHostPair:
+      return MakeCpuDrafter<HostPairOps>(std::move(checkpoint), plans, options);
+    case Collective::kReference:
+      break;
+  }
+  return MakeCpuDrafter<CpuOps<Bf16>>(std::move(checkpoint), plans, options);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StepEngine>> MakeEngine(const EngineOptions& options) {
   TP2_RETURN_IF_ERROR(CheckOptions(options));
-  TP2_ASSIGN_OR_RETURN(const int tp, TpOfMode(options.mode));
+  TP2_ASSIGN_OR_RETURN(const Mode mode, FindMode(options.mode));
   TP2_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(options.model_dir));
   std::vector<ShardPlan> plans;
-  for (int rank = 0; rank < tp; ++rank) {
-    TP2_ASSIGN_OR_RETURN(ShardPlan plan, MakeShardPlan(checkpoint->config(), tp, rank));
+  for (int rank = mode.first_rank; rank < mode.first_rank + mode.rank_count; ++rank) {
+    TP2_ASSIGN_OR_RETURN(ShardPlan plan, MakeShardPlan(checkpoint->config(), mode.tp, rank));
     plans.push_back(plan);
   }
-  CpuDrafterOptions cpu = {.mode = options.mode,
-                           .max_positions = options.max_positions,
-                           .thread_count = options.thread_count};
-  return MakeCpuDrafter<CpuOps<Bf16>>(std::move(checkpoint), plans, cpu);
+  return MakeCpuEngine(mode, std::move(checkpoint), plans,
+                       {.mode = options.mode,
+                        .max_positions = options.max_positions,
+                        .thread_count = options.thread_count});
 }
 
 }  // namespace tp2
