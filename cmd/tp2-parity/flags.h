@@ -8,7 +8,7 @@
 
 namespace tp2::parity {
 
-enum class Command { kSelf, kShards };
+enum class Command { kSelf, kShards, kRun, kInspect, kExplain };
 
 struct Flags {
   Command command = Command::kSelf;
@@ -20,6 +20,17 @@ struct Flags {
   int threads = 0;
   int tp = 2;
   std::string expected_digest;  // empty: modes are only compared with each other
+  // Captures.
+  std::string capture_dir;
+  std::string mode = "one-card";
+  std::string window;    // empty: every window that the capture has
+  std::string mutation;  // empty: none
+  int64_t max_rounds = 0;
+  int64_t round = 0;
+  int block = 0;
+  std::string json_path;  // empty: none; "-": stdout
+  std::string junit_path;
+  bool may_replace = false;
 };
 
 // A value: end with it. Bad flags are reported on stderr.

@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "cmd/tp2-parity/captures.h"
 #include "cmd/tp2-parity/shards.h"
 #include "libcore/base/digest.h"
 #include "libcore/base/status_macros.h"
@@ -42,6 +43,15 @@ int Run(const Flags& flags) {
       break;
     case Command::kShards:
       has_passed = ShardsAreEqual(flags);
+      break;
+    case Command::kRun:
+      has_passed = CaptureIsExplained(flags);
+      break;
+    case Command::kInspect:
+      has_passed = InspectCapture(flags);
+      break;
+    case Command::kExplain:
+      has_passed = ExplainBlock(flags);
       break;
   }
   if (!has_passed.ok()) return ReportStatus("tp2-parity", has_passed.status());

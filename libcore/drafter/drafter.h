@@ -38,6 +38,10 @@ class Drafter final : public StepEngine {
 
   // `observer` may be null; it must outlive its use. Only rank 0's tensors are shown.
   void set_observer(StepObserver* observer) { observer_ = observer; }
+  bool SetObserver(StepObserver* observer) override {
+    observer_ = observer;
+    return true;
+  }
 
  private:
   using S = typename O::Stored;
