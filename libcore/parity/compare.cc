@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <set>
 #include <utility>
@@ -67,6 +68,19 @@ std::optional<double> ExchangedDistance(std::span<const int32_t> ours,
   return distance;
 }
 
+// Score of the last chosen expert minus that of the best other one.
+double RouteMargin(std::span<const int32_t> chosen, std::span<const float> scores) {
+  double last = std::numeric_limits<double>::infinity(), best = -last;
+  for (int e = 0; e < static_cast<int>(scores.size()); ++e) {
+    if (std::find(chosen.begin(), chosen.end(), e) == chosen.end()) {
+      best = std::max(best, double{scores[e]});
+    } else {
+      last = std::min(last, double{scores[e]});
+    }
+  }
+  return last - best;
+}
+
 class Comparer {
  public:
   Comparer(StepEngine& engine, StepEngine* reference, const CaptureReader& capture,
@@ -77,6 +91,9 @@ class Comparer {
       result_.has_reference = true;
     }
     result_.window = options.window;
+    const EngineInfo& info = engine.info();
+    result_.promises_equal_bits =
+        info.portable_bits && capture.info().numerics_version == info.numerics_version;
   }
 
   absl::StatusOr<WindowResult> Run() {
@@ -115,6 +132,7 @@ class Comparer {
         result_.reference_engine.Add(one_card, block.drafts, round.n_out);
       }
       const int equal = FirstMismatch(entry.tokens, block.drafts, round.n_out);
+      if (result_.promises_equal_bits) CountValueDifferences(block, entry, equal);
       GatherNoise(block, entry, equal);
       const bool differs = equal < round.n_out;
       if (!differs && spreads_.size() >= kSpreadLooks) continue;
@@ -124,6 +142,14 @@ class Comparer {
       if (differs) NoteMismatch(index, static_cast<int>(b), block, detail, equal);
     }
     return absl::OkStatus();
+  }
+
+  void CountValueDifferences(const CaptureBlock& block, const EntryOutput& entry, int equal) {
+    for (int i = 0; i < equal; ++i) {
+      result_.value_differences +=
+          (!block.margins.empty() && block.margins[i] != entry.margin[i]) +
+          (!block.confidence.empty() && block.confidence[i] != entry.confidence_logit[i]);
+    }
   }
 
   // Positions before the first mismatch followed the same tokens in both models.
@@ -181,11 +207,14 @@ class Comparer {
         const auto part = [at](auto values, int64_t count) {
           return values.subspan(at * count, count);
         };
+        const auto scores = part(std::span(detail.scores), info.experts);
+        const auto ours = part(std::span(detail.experts), info.experts_per_token);
         const auto distance =
-            ExchangedDistance(part(std::span(detail.experts), info.experts_per_token),
-                              part(block.experts, info.experts_per_token),
-                              part(std::span(detail.scores), info.experts));
-        if (!distance) continue;
+            ExchangedDistance(ours, part(block.experts, info.experts_per_token), scores);
+        if (!distance) {
+          route_noise_.push_back(std::fabs(RouteMargin(ours, scores) - block.route_margins[at]));
+          continue;
+        }
         mismatch.route_stage = stage;
         // Tied in one of the two models is enough, as for logits.
         mismatch.route_gap = std::max(
@@ -208,6 +237,10 @@ class Comparer {
       noise.samples = static_cast<int64_t>(margin_noise_.size());
     }
     noise.sigma = std::min(noise.measured, noise.limit);
+    if (route_noise_.size() >= kMinSamples) {
+      // A margin is the difference of two scores.
+      noise.route_sigma = kMadToSigma * Median(route_noise_) / std::sqrt(2.0);
+    }
   }
 
   void FinishConfidence() {
@@ -223,12 +256,14 @@ class Comparer {
 
   void Judge(Mismatch& mismatch) {
     const double logit = largest_logit_[static_cast<size_t>(&mismatch - result_.mismatches.data())];
+    if (result_.promises_equal_bits) return;  // nothing but equality counts
     mismatch.threshold = TieThreshold(logit, 0, result_.noise.sigma);
     const bool is_tied = mismatch.our_gap <= mismatch.threshold ||
                          (mismatch.their_gap >= 0 && mismatch.their_gap <= mismatch.threshold);
     if (is_tied) {
       mismatch.verdict = Verdict::kNearTie;
-    } else if (mismatch.route_stage >= 0 && mismatch.route_gap <= kRouteTie) {
+    } else if (mismatch.route_stage >= 0 &&
+               mismatch.route_gap <= RouteThreshold(result_.noise.route_sigma)) {
       mismatch.verdict = Verdict::kRouting;
     }
   }
@@ -237,7 +272,8 @@ class Comparer {
   const CompareOptions& options_;
   Replayer replayer_;
   std::optional<Replayer> reference_;
-  std::vector<double> logit_noise_, margin_noise_, confidence_noise_, confidences_, spreads_;
+  std::vector<double> logit_noise_, margin_noise_, route_noise_, confidence_noise_, confidences_,
+      spreads_;
   std::vector<double> largest_logit_;  // of every mismatch
   WindowResult result_;
 };
@@ -288,6 +324,10 @@ std::vector<std::string> WindowResult::Failures() const {
   std::vector<std::string> failures;
   if (const int64_t count = Count(Verdict::kUnexplained); count > 0) {
     failures.push_back(absl::StrCat(count, " unexplained mismatches"));
+  }
+  if (value_differences > 0) {
+    failures.push_back(
+        absl::StrCat(value_differences, " confidence logits and margins differ from equal bits"));
   }
   if (!noise.is_plausible()) {
     failures.push_back(absl::StrFormat("logit noise %.4g above %.4g: no rounding explains it",

@@ -60,6 +60,7 @@ struct Noise {
   double measured = 0;
   double limit = 0;  // sigma may not exceed it: such noise is a fault, not rounding
   int64_t samples = 0;
+  double route_sigma = 0;  // of routing margins, where both chose the same experts
   bool is_plausible() const { return measured <= limit; }
 };
 
@@ -74,9 +75,13 @@ struct ConfidenceCheck {
 
 struct WindowResult {
   CaptureWindow window = CaptureWindow::kTaps;
-  Agreement engine;            // our mode against the engine
-  Agreement reference;         // our mode against our one-card model
-  Agreement reference_engine;  // our one-card model against the engine
+  // The capture was drafted with our numerics version: equal bits are promised, so no near-tie
+  // explains anything, and confidence and margins must be equal too.
+  bool promises_equal_bits = false;
+  int64_t value_differences = 0;  // confidence logits and margins with other bits, if so
+  Agreement engine;               // our mode against the engine
+  Agreement reference;            // our mode against our one-card model
+  Agreement reference_engine;     // our one-card model against the engine
   bool has_reference = false;
   Noise noise;
   ConfidenceCheck confidence;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "libcore/base/build_info.h"
 #include "libcore/base/digest.h"
+#include "libcore/parity/near_tie.h"
 
 namespace tp2 {
 namespace {
@@ -57,6 +58,10 @@ std::string WindowText(const CompareReport& report, const WindowResult& window) 
   absl::StrAppendFormat(&text, "noise        sigma %.4g of %d %s (at most %.4g)\n",
                         window.noise.measured, window.noise.samples, window.noise.source,
                         window.noise.limit);
+  if (window.noise.route_sigma > 0) {
+    absl::StrAppendFormat(&text, "routing      sigma %.4g of the scores, tied below %.4g\n",
+                          window.noise.route_sigma, RouteThreshold(window.noise.route_sigma));
+  }
   if (window.confidence.samples > 0) {
     absl::StrAppendFormat(
         &text, "confidence   median difference %.4g, largest %.4g, spread %.4g, %d samples\n",
@@ -111,6 +116,8 @@ Json WindowJson(const WindowResult& window) {
   for (const Mismatch& mismatch : window.mismatches) mismatches.push_back(MismatchJson(mismatch));
   Json json = {{"window", CaptureWindowName(window.window)},
                {"rounds", window.rounds},
+               {"promises_equal_bits", window.promises_equal_bits},
+               {"value_differences", window.value_differences},
                {"seconds", window.seconds},
                {"engine", AgreementJson(window.engine)},
                {"one_card", nullptr},
@@ -120,7 +127,8 @@ Json WindowJson(const WindowResult& window) {
                  {"sigma", window.noise.sigma},
                  {"measured", window.noise.measured},
                  {"limit", window.noise.limit},
-                 {"samples", window.noise.samples}}},
+                 {"samples", window.noise.samples},
+                 {"route_sigma", window.noise.route_sigma}}},
                {"confidence",
                 {{"samples", window.confidence.samples},
                  {"median_difference", window.confidence.median_difference},

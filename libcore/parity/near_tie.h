@@ -10,8 +10,14 @@ namespace tp2 {
 inline constexpr double kTieSteps = 2;
 inline constexpr double kTieSigmas = 3;
 // Two experts whose scores are closer than this may be chosen differently by two sound
-// implementations; the golden vectors hold expert choices to the same bound.
+// implementations; the golden vectors hold expert choices to the same bound. Measured noise of the
+// scores may widen it to 3 sigma, up to kMaxRouteTie.
 inline constexpr double kRouteTie = 0.01;
+inline constexpr double kMaxRouteTie = 0.03;
+
+inline double RouteThreshold(double sigma) {
+  return std::clamp(kTieSigmas * sigma, kRouteTie, kMaxRouteTie);
+}
 
 // The distance between neighbouring bf16 values at the larger magnitude of the two.
 inline double Bf16Step(double a, double b) {

@@ -30,6 +30,7 @@ struct OwnedBlock {
   std::vector<int32_t> first_unchosen;  // [stages, rows]
   std::array<int32_t, kBlockRows> runner_up{};
   std::array<float, kBlockRows> margin{};
+  bool is_stable = false;  // windows A and B draft the same after the same routing
 
   CaptureBlock View() const {
     CaptureBlock view = block;
@@ -57,66 +58,92 @@ class Recorder final : public StepObserver {
   std::map<std::string, std::vector<float>> tensors;
 };
 
-// Runs the workload on our drafter and keeps all of it.
+// Runs the workload on two of our drafters: one is fed taps, the other, which plays the engine, the
+// main_x that the first one computed, rounded to bf16 as an engine would hand it over.
 class Recording {
  public:
-  Recording(StepEngine& engine, const DrafterWeights& weights, uint64_t seed)
-      : engine_(engine),
+  Recording(StepEngine& taps_engine, StepEngine& main_x_engine, const DrafterWeights& weights,
+            const PlantedOptions& options)
+      : taps_engine_(taps_engine),
+        main_x_engine_(main_x_engine),
         weights_(weights),
-        config_(engine.info().config),
-        workload_(config_, engine.info().max_positions, seed),
-        rng_(StreamOf(seed, "taps")) {}
+        config_(main_x_engine.info().config),
+        drafts_from_taps_(!options.is_foreign),
+        workload_(config_, main_x_engine.info().max_positions, options.seed),
+        rng_(StreamOf(options.seed, "taps")) {}
 
   absl::StatusOr<OwnedRound> Next() {
     WorkloadRound planned = workload_.Next();
     OwnedRound round;
     round.n_out = planned.n_out;
     std::map<int, int64_t> bases;
-    for (const WorkloadRound::Reset& reset : planned.resets) {
-      bases[reset.slot] = reset.base;
-      TP2_RETURN_IF_ERROR(engine_.ResetSlot(reset.slot, reset.base));
-    }
-    round.blocks.resize(planned.entries.size());
-    for (size_t i = 0; i < planned.entries.size(); ++i) {
-      StepEntry& entry = planned.entries[i];
-      OwnedBlock& block = round.blocks[i];
+    for (const WorkloadRound::Reset& reset : planned.resets) bases[reset.slot] = reset.base;
+    for (StepEntry& entry : planned.entries) {
+      OwnedBlock& block = round.blocks.emplace_back();
       block.taps = RandomRows(rng_, int64_t{entry.rows.row_count} * config_.tap_values());
-      entry.rows.kind = RowKind::kTaps;
-      entry.rows.values = block.taps;
       block.block.slot = entry.rows.slot;
       if (bases.contains(entry.rows.slot)) block.block.base = bases[entry.rows.slot];
       block.block.position = entry.rows.position;
       block.block.row_count = entry.rows.row_count;
       block.block.anchor = entry.anchor;
     }
-    Recorder recorder;
-    engine_.SetObserver(&recorder);
-    const auto outputs = engine_.Step({.entries = planned.entries, .n_out = planned.n_out});
-    engine_.SetObserver(nullptr);
-    TP2_RETURN_IF_ERROR(outputs.status());
-    Fill(*outputs, recorder, round);
+    Recorder from_taps, from_main_x;
+    TP2_ASSIGN_OR_RETURN(const StepOutputs other,
+                         Run(taps_engine_, RowKind::kTaps, round, from_taps));
+    SplitMainX(from_taps.tensors["main_x"], round);
+    TP2_ASSIGN_OR_RETURN(const StepOutputs outputs,
+                         Run(main_x_engine_, RowKind::kMainX, round, from_main_x));
+    for (size_t b = 0; b < round.blocks.size(); ++b) {
+      OwnedBlock comparison;
+      Fill(outputs.entries[b], from_main_x, static_cast<int>(b),
+           drafts_from_taps_ ? comparison : round.blocks[b]);
+      Fill(other.entries[b], from_taps, static_cast<int>(b),
+           drafts_from_taps_ ? round.blocks[b] : comparison);
+      round.blocks[b].is_stable = comparison.block.drafts == round.blocks[b].block.drafts &&
+                                  comparison.experts == round.blocks[b].experts;
+    }
     return round;
   }
 
  private:
-  void Fill(const StepOutputs& outputs, Recorder& recorder, OwnedRound& round) {
-    size_t row = 0;
-    const std::vector<float>& main_x = recorder.tensors["main_x"];
-    for (size_t b = 0; b < round.blocks.size(); ++b) {
-      OwnedBlock& block = round.blocks[b];
-      const EntryOutput& entry = outputs.entries[b];
-      block.block.drafts = entry.tokens;
-      block.confidence.assign(entry.confidence_logit.begin(), entry.confidence_logit.end());
-      block.margins.assign(entry.margin.begin(), entry.margin.end());
-      block.runner_up = entry.runner_up;
-      block.margin = entry.margin;
-      const size_t count = static_cast<size_t>(block.block.row_count) * config_.dim;
-      for (size_t i = 0; i < count; ++i) block.main_x.push_back(ToBf16(main_x[row + i]));
-      row += count;
-      for (int stage = 0; stage < config_.stages; ++stage) {
-        for (int r = 0; r < kBlockRows; ++r) {
-          FillRouting(recorder, stage, static_cast<int>(b) * kBlockRows + r, block);
-        }
+  absl::StatusOr<StepOutputs> Run(StepEngine& engine, RowKind kind, const OwnedRound& round,
+                                  Recorder& recorder) {
+    std::vector<StepEntry> entries;
+    for (const OwnedBlock& block : round.blocks) {
+      if (block.block.base) {
+        TP2_RETURN_IF_ERROR(engine.ResetSlot(block.block.slot, *block.block.base));
+      }
+      StepEntry& entry = entries.emplace_back();
+      entry.rows.slot = block.block.slot;
+      entry.rows.position = block.block.position;
+      entry.rows.kind = kind;
+      entry.rows.row_count = block.block.row_count;
+      entry.rows.values = kind == RowKind::kTaps ? block.taps : block.main_x;
+      entry.anchor = block.block.anchor;
+    }
+    engine.SetObserver(&recorder);
+    auto outputs = engine.Step({.entries = entries, .n_out = round.n_out});
+    engine.SetObserver(nullptr);
+    return outputs;
+  }
+
+  void SplitMainX(const std::vector<float>& main_x, OwnedRound& round) {
+    size_t at = 0;
+    for (OwnedBlock& block : round.blocks) {
+      const size_t end = at + static_cast<size_t>(block.block.row_count) * config_.dim;
+      for (; at < end; ++at) block.main_x.push_back(ToBf16(main_x[at]));
+    }
+  }
+
+  void Fill(const EntryOutput& entry, Recorder& recorder, int b, OwnedBlock& block) {
+    block.block.drafts = entry.tokens;
+    block.confidence.assign(entry.confidence_logit.begin(), entry.confidence_logit.end());
+    block.margins.assign(entry.margin.begin(), entry.margin.end());
+    block.runner_up = entry.runner_up;
+    block.margin = entry.margin;
+    for (int stage = 0; stage < config_.stages; ++stage) {
+      for (int row = 0; row < kBlockRows; ++row) {
+        FillRouting(recorder, stage, b * kBlockRows + row, block);
       }
     }
   }
@@ -142,9 +169,11 @@ class Recording {
     block.route_margins.push_back(score(block.experts.back()) - score(best));
   }
 
-  StepEngine& engine_;
+  StepEngine& taps_engine_;
+  StepEngine& main_x_engine_;
   const DrafterWeights& weights_;
   const DrafterConfig& config_;
+  bool drafts_from_taps_;
   Workload workload_;
   Rng rng_;
 };
@@ -155,12 +184,14 @@ class Planter {
   Planter(std::vector<OwnedRound>& rounds, const DrafterConfig& config)
       : rounds_(rounds), config_(config) {}
 
-  // The engine takes the runner-up where our margin is smallest.
+  // The engine takes the runner-up where our margin is smallest, at the last position: what it
+  // would have drafted behind the other token is not known.
   std::vector<PlantedPlace> NearTies(int count) {
     std::vector<PlantedPlace> places;
     for (const Candidate& candidate : SortedByMargin()) {
       if (static_cast<int>(places.size()) == count) break;
-      if (Take(candidate.place)) {
+      const bool is_last = candidate.position + 1 == rounds_[candidate.place.round].n_out;
+      if (is_last && Take(candidate.place)) {
         Differ(candidate, At(candidate.place).runner_up[candidate.position]);
         places.push_back(candidate.place);
       }
@@ -265,8 +296,10 @@ absl::StatusOr<Planted> WritePlantedCapture(const std::string& model_dir,
                                             const std::string& capture_dir,
                                             const PlantedOptions& options) {
   TP2_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(model_dir));
-  TP2_ASSIGN_OR_RETURN(const auto engine, MakeEngine({.model_dir = model_dir, .backend = "cpu"}));
-  Recording recording(*engine, checkpoint->weights(), options.seed);
+  const EngineOptions engine_options = {.model_dir = model_dir, .backend = "cpu"};
+  TP2_ASSIGN_OR_RETURN(const auto taps_engine, MakeEngine(engine_options));
+  TP2_ASSIGN_OR_RETURN(const auto engine, MakeEngine(engine_options));
+  Recording recording(*taps_engine, *engine, checkpoint->weights(), options);
   std::vector<OwnedRound> rounds;
   for (int i = 0; i < options.rounds; ++i) {
     TP2_ASSIGN_OR_RETURN(rounds.emplace_back(), recording.Next());
@@ -280,7 +313,8 @@ absl::StatusOr<Planted> WritePlantedCapture(const std::string& model_dir,
   info.model_identity = Hex(checkpoint->IdentityDigest());
   info.engine = options.is_foreign ? "planted" : "dspark-tp2";
   if (!options.is_foreign) info.numerics_version = engine->info().numerics_version;
-  info.has_main_x = info.has_taps = true;
+  info.has_main_x = options.is_foreign;
+  info.has_taps = true;
   info.has_confidence = info.has_margins = info.has_routing = true;
   if (options.is_foreign) AddNoise(rounds, options.seed);
   TP2_RETURN_IF_ERROR(WriteAll(rounds, info, capture_dir));

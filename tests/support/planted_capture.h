@@ -16,8 +16,8 @@ struct PlantedOptions {
   int near_ties = 5;
   int routing_flips = 3;
   bool has_mismatch = true;
-  // Adds small noise to margins and confidence and names a foreign engine; without it the capture
-  // is exactly our drafter's.
+  // An engine that was fed main_x, with small noise on margins and confidence, windows A and B.
+  // Otherwise our drafter's own bits from taps: window B only.
   bool is_foreign = true;
 };
 
@@ -32,7 +32,7 @@ struct Planted {
   std::vector<PlantedPlace> near_ties, routing_flips, mismatches;
 };
 
-// Windows A and B, margins, confidence and routing; no logits. `model_dir`: a V4.1 checkpoint.
+// With margins, confidence and routing, without logits. `model_dir`: a V4.1 checkpoint.
 absl::StatusOr<Planted> WritePlantedCapture(const std::string& model_dir,
                                             const std::string& capture_dir,
                                             const PlantedOptions& options);
