@@ -1,4 +1,4 @@
-// tp2-bench: time the draft step.
+// tp2-bench: what the drafter costs, in bytes and in time.
 #include <optional>
 
 #include "cmd/tp2-bench/flags.h"

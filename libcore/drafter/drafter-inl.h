@@ -42,6 +42,7 @@ inline absl::Status BadArgument(const std::string& what, const std::string& expe
 
 template <OpSet O>
 absl::Status Drafter<O>::CheckInsert(const InsertRows& rows) const {
+  if (!is_healthy()) return absl::AbortedError("drafter: poisoned pair; restart the process");
   if (rows.slot < 0 || rows.slot >= kSlotCount) {
     return BadArgument("slot", absl::StrCat("0 to ", kSlotCount - 1), absl::StrCat(rows.slot));
   }
@@ -112,6 +113,9 @@ absl::Status Drafter<O>::TakeErrors() {
     const absl::Status status = ops_->error(rank.index).Take();
     if (first.ok()) first = status;
   });
+  if constexpr (requires { ops_->Recover(); }) {
+    if (!first.ok()) ops_->Recover();
+  }
   return first;
 }
 
@@ -210,6 +214,9 @@ absl::StatusOr<StepOutputs> Drafter<O>::Step(const StepRequest& request) {
   const auto draft = [&] {
     for (int stage = 0; stage < config_.stages; ++stage) RunStage(stage, requests);
     RunHead(requests, request.n_out);
+    // Op sets whose ranks learn of each other's errors only through an exchange end a STEP with
+    // one.
+    if constexpr (requires { ops_->CloseStep(); }) ops_->CloseStep();
   };
   // An observer copies to the host in between, which a repeated body cannot.
   if (observer_ != nullptr) {

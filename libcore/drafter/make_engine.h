@@ -13,7 +13,7 @@ namespace tp2 {
 struct EngineOptions {
   std::string model_dir;
   std::string backend = "auto";    // "auto", "cpu" or "cuda"
-  std::string mode = "one-card";   // "one-card" or "emulated"
+  std::string mode = "one-card";   // a name of modes.h
   int64_t max_positions = 327680;  // longest sequence, --max-model-len
   int thread_count = 0;            // of the CPU op set; 0 means one per hardware thread
   std::string device_uuid = {};    // of the CUDA op set; empty means the first usable card

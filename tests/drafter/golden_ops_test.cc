@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "libcore/base/check.h"
 #include "libcore/checkpoint/loader.h"
 #include "libcore/ops/cpu/canonical_matvec.h"
 #include "libcore/ops/cpu/cpu_ops.h"

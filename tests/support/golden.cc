@@ -9,11 +9,12 @@
 
 namespace tp2 {
 
-GoldenTensors::GoldenTensors(const std::string& file_name) {
-  auto file = MappedFile::Open(std::string(kGoldenDir) + "/" + file_name);
-  TP2_CHECK(file.ok());
-  file_ = std::move(*file);
-  auto views = ParseSafetensors(file_.bytes(), file_name);
+GoldenTensors::GoldenTensors(const std::string& file) {
+  const bool is_path = file.find('/') != std::string::npos;
+  auto mapped = MappedFile::Open(is_path ? file : std::string(kGoldenDir) + "/" + file);
+  TP2_CHECK(mapped.ok());
+  file_ = std::move(*mapped);
+  auto views = ParseSafetensors(file_.bytes(), file);
   TP2_CHECK(views.ok());
   for (TensorView& view : *views) tensors_[view.name] = view;
 }
@@ -66,8 +67,11 @@ std::vector<std::string> GoldenTensors::Names() const {
 
 std::vector<GoldenRound> GoldenRounds(const GoldenTensors& inputs) {
   std::vector<GoldenRound> rounds;
-  for (const char* request : {"A", "B", "C", "D"}) {
-    const std::string prefix = std::string(request) + ".";
+  for (const std::string& name : inputs.Names()) {
+    const size_t end = name.rfind(".taps");
+    if (end == std::string::npos) continue;
+    const std::string request = name.substr(0, end);
+    const std::string prefix = request + ".";
     const std::vector<int32_t> positions = inputs.Ints(prefix + "positions");
     const std::vector<int32_t> counts = inputs.Ints(prefix + "insert_rows");
     const std::vector<int32_t> anchors = inputs.Ints(prefix + "anchors");

@@ -15,11 +15,11 @@ namespace tp2 {
 
 inline const char kGoldenDir[] = TP2_SOURCE_DIR "/tests/golden/v41-tiny";
 
-// One safetensors file of the golden folder; every numeric dtype reads as fp32. Missing names abort
-// the test.
+// One safetensors file, by path or by its name in the golden folder; every numeric dtype reads as
+// fp32. Missing names abort the test.
 class GoldenTensors {
  public:
-  explicit GoldenTensors(const std::string& file_name);
+  explicit GoldenTensors(const std::string& file);
 
   bool Has(const std::string& name) const { return tensors_.contains(name); }
   std::vector<float> Floats(const std::string& name) const;
