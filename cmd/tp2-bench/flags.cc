@@ -95,6 +95,8 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
   app.require_subcommand(1);
   AddMode(app, flags, "one-card", "the grid of requests x n_out on one card");
   AddMode(app, flags, "emulated", "the same with both ranks on one card");
+  AddMode(app, flags, "solo-0", "one rank of two alone: its share of the time");
+  AddMode(app, flags, "solo-1", "the other rank alone");
   AddMemory(app, flags);
   app.footer(
       absl::StrCat("Examples:\n"

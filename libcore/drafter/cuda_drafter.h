@@ -18,8 +18,9 @@ namespace tp2 {
 struct CudaDrafterOptions {
   std::string mode = "one-card";
   int64_t max_positions = 327680;
-  std::string device_uuid;  // empty: the first usable card
+  std::string device_uuid = {};  // empty: the first usable card
   bool uses_graphs = true;
+  bool stands_in = false;  // one rank of two alone: see solo_ops.h
 };
 
 // Ok when a usable card exists. Errors: kUnavailable with the reason, also in a build without CUDA.

@@ -25,13 +25,14 @@ absl::StatusOr<std::unique_ptr<StepEngine>> MakeCudaDrafter(std::unique_ptr<Chec
   info.identity_digest = checkpoint->IdentityDigest();
   info.numerics_version = kNumericsVersion;
   info.portable_bits = HasPortableBits(checkpoint->weights());
-  info.tp = static_cast<int>(plans.size());
+  info.tp = plans.front().tp;
   info.mode = options.mode;
   info.backend = "cuda";
   info.device_names = {device.name + " " + device.uuid};
   TP2_ASSIGN_OR_RETURN(std::unique_ptr<CudaOps> ops,
                        CudaOps::Create(info.config, info.tp, info.max_positions, device));
   ops->set_uses_graphs(options.uses_graphs);
+  ops->set_stands_in(options.stands_in);
   CudaOps& setup = *ops;
   auto drafter = std::make_unique<Drafter<CudaOps>>(std::move(info), std::move(checkpoint),
                                                     std::move(ops), plans);

@@ -38,7 +38,7 @@ absl::Status CheckOptions(const EngineOptions& options) {
 // told at once.
 absl::StatusOr<bool> UsesCuda(const EngineOptions& options, const Mode& mode) {
   if (options.backend == "cpu") return false;
-  if (mode.collective != Collective::kReference) {
+  if (mode.collective == Collective::kHostPair) {
     if (options.backend == "auto") return false;
     return MakeError(absl::StatusCode::kUnimplemented,
                      {.what = absl::StrCat("mode ", options.mode),
@@ -83,7 +83,8 @@ absl::StatusOr<std::unique_ptr<StepEngine>> MakeEngine(const EngineOptions& opti
                            {.mode = options.mode,
                             .max_positions = options.max_positions,
                             .device_uuid = options.device_uuid,
-                            .uses_graphs = options.uses_graphs});
+                            .uses_graphs = options.uses_graphs,
+                            .stands_in = mode.collective == Collective::kStandIn});
   }
   return MakeCpuEngine(mode, std::move(checkpoint), plans,
                        {.mode = options.mode,

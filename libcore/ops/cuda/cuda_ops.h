@@ -76,6 +76,9 @@ class CudaOps {
     EndCapture(key);
   }
   void set_uses_graphs(bool uses_graphs) { uses_graphs_ = uses_graphs; }
+  // The all-reduce takes the rank's own half twice: one rank of two, alone, for its time and
+  // memory.
+  void set_stands_in(bool stands_in) { stands_in_ = stands_in; }
   int graph_count() const { return static_cast<int>(graphs_.size()); }
 
   void Widen(int rank, const WidenArgs& args);
@@ -147,6 +150,7 @@ class CudaOps {
   std::vector<FirstError> errors_;
   std::map<const uint16_t*, ExpertTable> expert_tables_;  // by the first expert's w1
   bool uses_graphs_ = false;
+  bool stands_in_ = false;
   std::map<int, cudaGraphExec_t> graphs_;
 
   Buffer<CosSin> rope_;      // [max_positions + kBlockRows, rope_dims / 2]

@@ -281,6 +281,7 @@ void CudaOps::AllReduce(std::span<const AllReduceArgs<Bf16>> ranks) {
   const bool is_split = ranks.size() > 1;
   const float* half0 = ranks[0].partials;
   const float* half1 = is_split ? ranks[1].partials : half0 + ranks[0].half_stride;
+  if (stands_in_) half1 = half0;
   cuda::LaunchAddHalves(half0, half1, int64_t{ranks[0].rows} * config_.dim, ranks[0].y,
                         is_split ? ranks[1].y : nullptr, stream_.get());
   Check(0, cudaPeekAtLastError());
