@@ -11,6 +11,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kHeads = kAttentionHeads;  // per block: they share the loads of the keys
+constexpr int kKeys = 4;                 // in flight per warp
 
 // Key j of a request: its window in ascending position, then its block rows.
 struct KeyRows {
@@ -65,29 +66,43 @@ __device__ void ScoreKeys(const AttentionLaunch& args, const KeyRows& keys, int 
         query[h][sweep][i] = q[static_cast<int64_t>(h) * args.dims + k + i];
     }
   }
-  for (int j = static_cast<int>(threadIdx.x) / 32; j < key_count; j += kWarps) {
-    const Bf16* key = keys[j];
-    float sums[kHeads] = {};
+  constexpr int kSums = kKeys * kHeads;
+  const int key = WarpSumIndex<kSums>() / kHeads;
+  const int head = WarpSumIndex<kSums>() % kHeads;
+  for (int first = static_cast<int>(threadIdx.x) / 32 * kKeys; first < key_count;
+       first += kWarps * kKeys) {
+    uint4 raw[kKeys][2];
 #pragma unroll
-    for (int sweep = 0; sweep < 2; ++sweep) {
-      const int k = sweep * 256 + lane * 8;
-      if (k >= args.dims) break;
-      const uint4 raw = *reinterpret_cast<const uint4*>(key + k);
-      float w[8];
-      Widen(raw.x, w[0], w[1]);
-      Widen(raw.y, w[2], w[3]);
-      Widen(raw.z, w[4], w[5]);
-      Widen(raw.w, w[6], w[7]);
+    for (int i = 0; i < kKeys; ++i) {
+      const Bf16* row = keys[min(first + i, key_count - 1)];
 #pragma unroll
-      for (int h = 0; h < kHeads; ++h) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) sums[h] = fmaf(w[i], query[h][sweep][i], sums[h]);
+      for (int sweep = 0; sweep < 2; ++sweep) {
+        const int k = sweep * 256 + lane * 8;
+        if (k < args.dims) raw[i][sweep] = *reinterpret_cast<const uint4*>(row + k);
       }
     }
+    float sums[kSums] = {};
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) {
-      const float dot = WarpButterfly(sums[h]);
-      if (lane == 0) scores[h * score_stride + j] = dot;
+    for (int i = 0; i < kKeys; ++i) {
+#pragma unroll
+      for (int sweep = 0; sweep < 2; ++sweep) {
+        if (sweep * 256 + lane * 8 >= args.dims) continue;
+        float w[8];
+        Widen(raw[i][sweep].x, w[0], w[1]);
+        Widen(raw[i][sweep].y, w[2], w[3]);
+        Widen(raw[i][sweep].z, w[4], w[5]);
+        Widen(raw[i][sweep].w, w[6], w[7]);
+#pragma unroll
+        for (int h = 0; h < kHeads; ++h) {
+          float& sum = sums[i * kHeads + h];
+#pragma unroll
+          for (int n = 0; n < 8; ++n) sum = fmaf(w[n], query[h][sweep][n], sum);
+        }
+      }
+    }
+    const float dot = WarpSumMany(sums);
+    if (WarpSumIsMain<kSums>() && first + key < key_count) {
+      scores[head * score_stride + first + key] = dot;
     }
   }
 }

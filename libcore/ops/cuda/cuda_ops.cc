@@ -140,20 +140,20 @@ RankWeights CudaOps::Place(int rank, const RankWeights& host) {
 absl::Status CudaOps::PlaceExperts(const RankStage& stage) {
   ExpertTable table;
   TP2_ASSIGN_OR_RETURN(table.experts, cuda::PlaceExpertTable(stage, arena_));
-  const auto note = [&table](const exl3::MatrixView& matrix) {
-    if (exl3::HasPortableBits(matrix)) {
-      table.bits.insert(matrix.bits);
-    } else {
+  const auto note = [&table](const exl3::MatrixView& matrix, bool is_routed) {
+    if (!exl3::HasPortableBits(matrix)) {
       table.has_half = true;
+    } else if (is_routed) {
+      table.bits.insert(matrix.bits);
     }
   };
-  const auto note_expert = [&note](const RankExpert& expert) {
-    note(expert.w1);
-    note(expert.w3);
-    for (const exl3::MatrixView& half : expert.w2) note(half);
+  const auto note_expert = [&note](const RankExpert& expert, bool is_routed) {
+    note(expert.w1, is_routed);
+    note(expert.w3, is_routed);
+    for (const exl3::MatrixView& half : expert.w2) note(half, is_routed);
   };
-  for (const RankExpert& expert : stage.experts) note_expert(expert);
-  note_expert(stage.shared);
+  for (const RankExpert& expert : stage.experts) note_expert(expert, true);
+  note_expert(stage.shared, false);
   expert_tables_[stage.experts[0].w1.trellis] = table;
   return absl::OkStatus();
 }

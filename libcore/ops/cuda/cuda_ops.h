@@ -111,7 +111,7 @@ class CudaOps {
   // What the experts' kernels need beside the arguments of the operation.
   struct ExpertTable {
     const cuda::DeviceExpert* experts = nullptr;
-    std::set<int> bits;  // trellis widths among the mul1 matrices
+    std::set<int> bits;  // trellis widths among the routed experts' mul1 matrices
     bool has_half = false;
   };
 
@@ -129,9 +129,11 @@ class CudaOps {
   void EndCapture(int key);
   void RunProduct(const exl3::MatrixView& matrix, const float* x, int64_t x_stride, int rows,
                   float* y, int64_t y_stride);
-  void RunExpertProducts(const ExpertTable& table, const cuda::LinearJobs& jobs);
+  void RunExpertProducts(const ExpertTable& table, const cuda::LinearJobs& jobs,
+                         std::span<const exl3::MatrixView* const> shared);
   cuda::LinearWorkspace workspace();
-  int SplitsOf(const cuda::DeviceMatrix& matrix) const;
+  // Parts of K for `job_count` products of k inputs and n outputs in one launch.
+  int SplitsOf(int k, int n, int job_count) const;
   int item_capacity() const;
   int group_capacity() const;
   int job_capacity() const;

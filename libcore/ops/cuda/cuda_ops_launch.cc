@@ -19,16 +19,17 @@ cuda::LinearWorkspace CudaOps::workspace() {
           .arrivals = arrivals_.data()};
 }
 
-// Enough blocks for every multiprocessor to hold four, and int32 sums: 127 * 1005 * 16384 < 2^31.
-int CudaOps::SplitsOf(const cuda::DeviceMatrix& matrix) const {
+// Two blocks for every multiprocessor, parts of at least two 128-blocks, and int32 sums: 127 * 1005
+// * 16384 < 2^31.
+int CudaOps::SplitsOf(int k, int n, int job_count) const {
   constexpr int kMaxBlockInputs = 16384;
-  const int steps = matrix.k / 128;
-  const int least = (matrix.k + kMaxBlockInputs - 1) / kMaxBlockInputs;
-  const int wanted = 4 * multiprocessors_ / (matrix.n / 128);
-  const int splits = std::max(least, std::min(wanted, steps / 2));
-  if (splits <= 1) return 1;
-  if (matrix.n > static_cast<int>(partial_sums_.size() / cuda::kRowsPerPass)) return least;
-  return splits;
+  const int blocks = n / 128 * job_count;
+  const int least = (k + kMaxBlockInputs - 1) / kMaxBlockInputs;
+  const bool has_space =
+      int64_t{n} * job_count * cuda::kRowsPerPass <= static_cast<int64_t>(partial_sums_.size());
+  if (!has_space) return least;
+  const int wanted = (2 * multiprocessors_ + blocks - 1) / blocks;
+  return std::max(least, std::min(blocks >= multiprocessors_ ? 1 : wanted, k / 256));
 }
 
 void CudaOps::RunProduct(const exl3::MatrixView& matrix, const float* x, int64_t x_stride, int rows,
@@ -45,7 +46,7 @@ void CudaOps::RunProduct(const exl3::MatrixView& matrix, const float* x, int64_t
     jobs.single.y = y + begin * y_stride;
     cuda::LaunchPrepareRows(jobs, workspace(), stream_.get());
     if (exl3::HasPortableBits(matrix)) {
-      cuda::LaunchIntegerGemm(matrix.bits, jobs, workspace(), SplitsOf(jobs.single.matrix),
+      cuda::LaunchIntegerGemm(matrix.bits, jobs, workspace(), SplitsOf(matrix.k, matrix.n, 1),
                               stream_.get());
     } else {
       cuda::LaunchHalfGemm(jobs, workspace(), stream_.get());
@@ -205,11 +206,27 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
   Check(rank, cudaPeekAtLastError());
 }
 
-// One launch per width that the stage's experts have; a job of another width leaves at once.
-void CudaOps::RunExpertProducts(const ExpertTable& table, const cuda::LinearJobs& jobs) {
+// One launch per width that the stage's experts have; a job of another width leaves at once. The
+// shared expert's few jobs, the last ones, are split over K instead.
+void CudaOps::RunExpertProducts(const ExpertTable& table, const cuda::LinearJobs& jobs,
+                                std::span<const exl3::MatrixView* const> shared) {
   cuda::LaunchPrepareRows(jobs, workspace(), stream_.get());
+  const int shared_count = static_cast<int>(shared.size());
+  cuda::LinearJobs routed = jobs;
+  routed.job_count = jobs.job_count - shared_count;
   for (const int bits : table.bits) {
-    cuda::LaunchIntegerGemm(bits, jobs, workspace(), 1, stream_.get());
+    cuda::LaunchIntegerGemm(bits, routed, workspace(), 1, stream_.get());
+  }
+  cuda::LinearJobs last = jobs;
+  last.list = jobs.list + routed.job_count;
+  last.job_count = shared_count;
+  std::set<int> shared_bits;
+  for (const exl3::MatrixView* matrix : shared) {
+    if (exl3::HasPortableBits(*matrix)) shared_bits.insert(matrix->bits);
+  }
+  for (const int bits : shared_bits) {
+    cuda::LaunchIntegerGemm(bits, last, workspace(),
+                            SplitsOf(shared[0]->k, shared[0]->n, shared_count), stream_.get());
   }
   if (table.has_half) cuda::LaunchHalfGemm(jobs, workspace(), stream_.get());
 }
@@ -244,12 +261,16 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   products.job_count = 2 * jobs;
   products.max_items = args.rows;
   products.max_outputs = route.channels;
-  RunExpertProducts(table, products);
+  const RankExpert& shared = args.stage->shared;
+  const exl3::MatrixView* up[] = {&shared.w1, &shared.w3};
+  RunExpertProducts(table, products, up);
   cuda::LaunchActivation(route, config_.swiglu_limit, stream_.get());
   products.list = down_jobs_.data();
   products.job_count = route.halves * jobs;
   products.max_outputs = config_.dim;
-  RunExpertProducts(table, products);
+  std::vector<const exl3::MatrixView*> down;
+  for (const exl3::MatrixView& half : shared.w2) down.push_back(&half);
+  RunExpertProducts(table, products, down);
   cuda::LaunchCombine(route, args.partials, args.half_stride, stream_.get());
   Check(rank, cudaPeekAtLastError());
 }

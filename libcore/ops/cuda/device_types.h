@@ -74,7 +74,7 @@ struct LinearWorkspace {
   float* halves = nullptr;      // fp16 path: [group][4][k]; jobs of both paths may share a launch
   int64_t* row_sums = nullptr;  // [item] sum of the row's quanta
   float* scales = nullptr;      // [item] factor after the output transform
-  // Split products: sums [item][n] and arrivals [n/128]; zero between launches.
+  // Split products: sums [job][item][n] and arrivals [job][n/128]; zero between launches.
   unsigned long long* partial_sums = nullptr;
   unsigned int* arrivals = nullptr;
 };

@@ -31,7 +31,7 @@ __device__ void WriteJobs(const RouteLaunch& args, int expert, const JobPlace& p
     job.y_stride = args.channels;
     job.first_item = up * args.item_capacity + place.first_item;
     job.first_group = up * args.group_capacity + place.first_group;
-    args.up_jobs[up * args.job_capacity + place.job] = job;
+    args.up_jobs[2 * place.job + up] = job;
   }
   int begin = 0;
   for (int half = 0; half < args.halves; ++half) {
@@ -44,7 +44,7 @@ __device__ void WriteJobs(const RouteLaunch& args, int expert, const JobPlace& p
     job.y_stride = args.dim;
     job.first_item = half * args.item_capacity + place.first_item;
     job.first_group = half * args.group_capacity + place.first_group;
-    args.down_jobs[half * args.job_capacity + place.job] = job;
+    args.down_jobs[args.halves * place.job + half] = job;
     begin += job.matrix.k;
   }
 }
@@ -52,13 +52,17 @@ __device__ void WriteJobs(const RouteLaunch& args, int expert, const JobPlace& p
 // One block. Entry e = row * top_k + i: the i-th choice of a row.
 __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ RouteLaunch args) {
   __shared__ int ids[kMaxEntries];
+  __shared__ int rows_of[kMaxEntries];
   __shared__ int first_of_id[kMaxEntries];  // 1 for the entry with the lowest row of its expert
   __shared__ int same_id[kMaxEntries];      // entries of this entry's expert
   const int entries = args.rows * args.top_k;
   const int e = threadIdx.x;
   const int row = e / args.top_k;
   const int last_job = args.job_capacity - 1;
-  if (e < entries) ids[e] = args.choices[row].experts[e % args.top_k];
+  if (e < entries) {
+    ids[e] = args.choices[row].experts[e % args.top_k];
+    rows_of[e] = row;
+  }
   for (int job = e; job < 2 * args.job_capacity; job += kThreads) args.up_jobs[job].items = 0;
   for (int job = e; job < args.halves * args.job_capacity; job += kThreads) {
     args.down_jobs[job].items = 0;
@@ -68,7 +72,7 @@ __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ 
   if (e < entries) {
     int same = 0, is_first = 1;
     for (int other = 0; other < entries; ++other) {
-      const int other_row = other / args.top_k;
+      const int other_row = rows_of[other];
       if (ids[other] < ids[e]) {
         ++position;
         if (other_row == row) ++in_row;

@@ -17,7 +17,8 @@
 namespace tp2::cuda {
 
 // linear.cu, integer_gemm_*.cu. Prepares the rows of every job (sign, scale, transform,
-// quantization), then multiplies. `splits` parts of K meet in partial_sums; 1 needs none.
+// quantization), then multiplies. `splits` parts of K meet in partial_sums; 1 needs none. The jobs
+// of a split launch have one number of outputs.
 void LaunchPrepareRows(const LinearJobs& jobs, const LinearWorkspace& work, cudaStream_t stream);
 void LaunchIntegerGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
                        cudaStream_t stream);
@@ -189,8 +190,8 @@ struct RouteLaunch {
   float *gate, *up;  // [items, channels]
   float* parts;      // [halves][item_capacity, dim]
   int item_capacity, group_capacity, job_capacity;
-  LinearJob* up_jobs;    // [2 * job_capacity]: w1, then w3
-  LinearJob* down_jobs;  // [halves * job_capacity]
+  LinearJob* up_jobs;    // [job_capacity][2]: w1, w3
+  LinearJob* down_jobs;  // [job_capacity][halves]
   int32_t* item_rows;    // [item_capacity]
   float* item_weights;   // [item_capacity]
   int32_t* row_items;    // [rows, top_k] items of a row in ascending expert

@@ -17,10 +17,11 @@ constexpr int kMaxQuantum = 32258;  // 127 * 254
 __device__ void TransformBlock(const float* x, const Fp16* suh, int block, float (&r)[4]) {
   const int k = block * 128 + threadIdx.x % 32 * 4;
   const float4 values = *reinterpret_cast<const float4*>(x + k);
-  r[0] = values.x * ToFloat(suh[k]);
-  r[1] = values.y * ToFloat(suh[k + 1]);
-  r[2] = values.z * ToFloat(suh[k + 2]);
-  r[3] = values.w * ToFloat(suh[k + 3]);
+  const uint2 signs = *reinterpret_cast<const uint2*>(suh + k);
+  r[0] = values.x * ToFloat(Fp16{static_cast<uint16_t>(signs.x & 0xFFFFu)});
+  r[1] = values.y * ToFloat(Fp16{static_cast<uint16_t>(signs.x >> 16)});
+  r[2] = values.z * ToFloat(Fp16{static_cast<uint16_t>(signs.y & 0xFFFFu)});
+  r[3] = values.w * ToFloat(Fp16{static_cast<uint16_t>(signs.y >> 16)});
   WarpFwht128(r);
 }
 
@@ -95,11 +96,8 @@ class TransformedRow {
 __device__ void PrepareInteger(const LinearJob& job, const LinearWorkspace& work,
                                const RowPlace& place, const float* x) {
   __shared__ unsigned int largest;
-  __shared__ unsigned long long row_sum;
-  if (threadIdx.x == 0) {
-    largest = 0;
-    row_sum = 0;
-  }
+  __shared__ long long warp_sums[kPrepareWarps];
+  if (threadIdx.x == 0) largest = 0;
   __syncthreads();
   const TransformedRow row(x, job.matrix);
   // Over bit patterns, so that a NaN counts as larger than infinity.
@@ -130,12 +128,13 @@ __device__ void PrepareInteger(const LinearJob& job, const LinearWorkspace& work
   // A lane's sum fits int32 while k <= 2^19: at most 4096 blocks / 32 warps * 4 * 32258.
   const int warp_low = __reduce_add_sync(kAllLanes, static_cast<int>(sum & 0xFFFF));
   const int warp_high = __reduce_add_sync(kAllLanes, static_cast<int>(sum >> 16));
-  if (threadIdx.x % 32 == 0) {
-    atomicAdd(&row_sum, static_cast<unsigned long long>(warp_high * 65536LL + warp_low));
-  }
+  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = warp_high * 65536LL + warp_low;
   __syncthreads();
   if (threadIdx.x == 0) {
-    work.row_sums[place.item] = static_cast<int64_t>(row_sum);
+    long long row_sum = 0;
+#pragma unroll
+    for (int w = 0; w < kPrepareWarps; ++w) row_sum += warp_sums[w];
+    work.row_sums[place.item] = row_sum;
     work.scales[place.item] = is_finite ? amax / static_cast<float>(kMaxQuantum) * 0x1p-24f
                                         : __uint_as_float(0x7FC00000u);
   }

@@ -9,57 +9,61 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kOutputsPerWarp = 4;
 constexpr int kRowChunk = 5;
 
-// Grid: x = outputs, y = chunks of rows, z = groups.
-__global__ void __launch_bounds__(kThreads)
+// Grid: x = outputs, y = chunks of kRows rows, z = groups.
+template <int kOut, int kRows>
+__global__ void __launch_bounds__(kThreads, 2)
     GroupedOutputKernel(const __grid_constant__ GroupedOutputLaunch args) {
-  const int first = (static_cast<int>(blockIdx.x) * kWarps + threadIdx.x / 32) * kOutputsPerWarp;
+  const int first =
+      (static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32) * kOut;
   if (first >= args.outputs) return;
   const int group = static_cast<int>(blockIdx.z);
-  const int row = static_cast<int>(blockIdx.y) * kRowChunk;
-  const int row_count = min(kRowChunk, args.rows - row);
-  int rows[kOutputsPerWarp];
+  const int row = static_cast<int>(blockIdx.y) * kRows;
+  const int row_count = min(kRows, args.rows - row);
+  int rows[kOut];
 #pragma unroll
-  for (int o = 0; o < kOutputsPerWarp; ++o) {
+  for (int o = 0; o < kOut; ++o) {
     rows[o] = group * args.outputs + min(first + o, args.outputs - 1);
   }
   const Fp8Form form = {args.weights, args.scale, args.block, args.inputs};
   const int64_t x_stride = static_cast<int64_t>(args.groups) * args.inputs;
   const float* x = args.o + row * x_stride + static_cast<int64_t>(group) * args.inputs;
-  float totals[kOutputsPerWarp][kRowChunk];
-  WarpMatVec(form, args.inputs, rows, x, x_stride, row_count, totals);
-  if (threadIdx.x % 32 != 0) return;
-#pragma unroll
-  for (int r = 0; r < kRowChunk; ++r) {
-    if (r >= row_count) break;
-    float* z = args.z + (static_cast<int64_t>(row + r) * args.groups + group) * args.outputs;
-#pragma unroll
-    for (int o = 0; o < kOutputsPerWarp; ++o) {
-      if (first + o < args.outputs) z[first + o] = totals[o][r];
-    }
-  }
+  const float dot = WarpDots<kOut, kRows>(form, args.inputs, rows, x, x_stride, row_count);
+  constexpr int kSums = kSumCount<kOut, kRows>;
+  const int o = first + WarpSumIndex<kSums>() / kRows;
+  const int r = WarpSumIndex<kSums>() % kRows;
+  if (!WarpSumIsMain<kSums>() || o >= min(first + kOut, args.outputs) || r >= row_count) return;
+  args.z[(static_cast<int64_t>(row + r) * args.groups + group) * args.outputs + o] = dot;
 }
 
-// Grid: x = experts, y = chunks of rows.
-__global__ void __launch_bounds__(kThreads)
-    RouterLogitsKernel(const __grid_constant__ RouterLaunch args) {
-  const int expert = static_cast<int>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (expert >= args.experts) return;
+constexpr int kRouterSums = kSumCount<1, kRowChunk>;
+
+// Grid: x = experts, y = chunks of rows; one warp per segment. Dynamic shared memory: the segments'
+// sums [segment][kRouterSums].
+__global__ void RouterLogitsKernel(const __grid_constant__ RouterLaunch args) {
+  extern __shared__ float router_sums[];
+  constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
+  const int expert = static_cast<int>(blockIdx.x);
   const int row = static_cast<int>(blockIdx.y) * kRowChunk;
   const int row_count = min(kRowChunk, args.rows - row);
+  const int segment = static_cast<int>(threadIdx.x) / 32;
   const Half16Form form = {args.gate.bits, args.gate.is_fp16, args.dim};
   const int rows[1] = {expert};
-  float totals[1][kRowChunk];
-  WarpMatVec(form, args.dim, rows, args.x + static_cast<int64_t>(row) * args.dim, args.dim,
-             row_count, totals);
-  if (threadIdx.x % 32 != 0) return;
-#pragma unroll
-  for (int r = 0; r < kRowChunk; ++r) {
-    if (r < row_count)
-      args.logits[static_cast<int64_t>(row + r) * args.experts + expert] = totals[0][r];
+  const float sum = WarpSegmentDots<1, kRowChunk>(
+      form, segment * kSegment, min(args.dim, (segment + 1) * kSegment), rows,
+      args.x + static_cast<int64_t>(row) * args.dim, args.dim, row_count);
+  if (WarpSumIsMain<kRouterSums>()) {
+    router_sums[segment * kRouterSums + WarpSumIndex<kRouterSums>()] = sum;
   }
+  __syncthreads();
+  const int r = static_cast<int>(threadIdx.x);
+  if (r >= row_count) return;
+  float total = router_sums[r];
+  for (int s = 1; s < static_cast<int>(blockDim.x) / 32; ++s) {
+    total = total + router_sums[s * kRouterSums + r];
+  }
+  args.logits[static_cast<int64_t>(row + r) * args.experts + expert] = total;
 }
 
 struct Candidate {
@@ -123,26 +127,48 @@ __global__ void __launch_bounds__(32) ChooseKernel(const __grid_constant__ Route
   args.choices[row] = choice;
 }
 
-// One warp per (request, row). Dynamic shared memory: the collapsed row and the fed token's
-// embedding, side by side.
-__global__ void __launch_bounds__(32)
-    ConfidenceKernel(const __grid_constant__ ConfidenceLaunch args) {
+// One block per (request, row), one warp per segment. Dynamic shared memory: the collapsed row and
+// the fed token's embedding, side by side.
+__global__ void ConfidenceKernel(const __grid_constant__ ConfidenceLaunch args) {
   extern __shared__ __align__(16) float joined[];
+  __shared__ float sums[32];
+  constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
   const int request = static_cast<int>(blockIdx.y);
   const int i = static_cast<int>(blockIdx.x);
   const float* xc = args.xc + (static_cast<int64_t>(request) * args.n_out + i) * args.dim;
   const int64_t token = args.fed[request * args.fed_stride + i];
-  for (int k = threadIdx.x; k < args.dim; k += 32) joined[k] = xc[k];
-  for (int k = threadIdx.x; k < args.embed.columns; k += 32) {
+  for (int k = threadIdx.x; k < args.dim; k += blockDim.x) joined[k] = xc[k];
+  for (int k = threadIdx.x; k < args.embed.columns; k += blockDim.x) {
     joined[args.dim + k] = Half16At(args.embed, token * args.embed.columns + k);
   }
-  __syncwarp();
+  __syncthreads();
   const int columns = args.weight.columns;
+  const int segment = static_cast<int>(threadIdx.x) / 32;
   const Half16Form form = {args.weight.bits, args.weight.is_fp16, columns};
   const int rows[1] = {0};
-  float totals[1][1];
-  WarpMatVec(form, columns, rows, joined, 0, 1, totals);
-  if (threadIdx.x == 0) args.logits[request * args.block_rows + i] = totals[0][0];
+  const float sum = WarpSegmentDots<1, 1>(
+      form, segment * kSegment, min(columns, (segment + 1) * kSegment), rows, joined, 0, 1);
+  if (threadIdx.x % 32 == 0) sums[segment] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  float total = sums[0];
+  for (int s = 1; s < static_cast<int>(blockDim.x) / 32; ++s) total = total + sums[s];
+  args.logits[request * args.block_rows + i] = total;
+}
+
+// Threads of a block with one warp per segment of a 16-bit row; rows have at most 32 segments.
+int ThreadsForSegments(int columns) {
+  constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
+  return 32 * ((columns + kSegment - 1) / kSegment);
+}
+
+template <int kOut, int kRows>
+void LaunchGroupedOutputOf(const GroupedOutputLaunch& args, cudaStream_t stream) {
+  constexpr int kBlockOutputs = kWarps * kOut;
+  const dim3 grid(static_cast<unsigned>((args.outputs + kBlockOutputs - 1) / kBlockOutputs),
+                  static_cast<unsigned>((args.rows + kRows - 1) / kRows),
+                  static_cast<unsigned>(args.groups));
+  GroupedOutputKernel<kOut, kRows><<<grid, kThreads, 0, stream>>>(args);
 }
 
 unsigned ChunksOf(int rows) { return static_cast<unsigned>((rows + kRowChunk - 1) / kRowChunk); }
@@ -150,21 +176,21 @@ unsigned ChunksOf(int rows) { return static_cast<unsigned>((rows + kRowChunk - 1
 }  // namespace
 
 void LaunchGroupedOutput(const GroupedOutputLaunch& args, cudaStream_t stream) {
-  constexpr int kBlockOutputs = kWarps * kOutputsPerWarp;
-  const dim3 grid(static_cast<unsigned>((args.outputs + kBlockOutputs - 1) / kBlockOutputs),
-                  ChunksOf(args.rows), static_cast<unsigned>(args.groups));
-  GroupedOutputKernel<<<grid, kThreads, 0, stream>>>(args);
+  if (args.rows <= 5) return LaunchGroupedOutputOf<4, 5>(args, stream);
+  LaunchGroupedOutputOf<3, 10>(args, stream);
 }
 
 void LaunchRouter(const RouterLaunch& args, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>((args.experts + kWarps - 1) / kWarps), ChunksOf(args.rows));
-  RouterLogitsKernel<<<grid, kThreads, 0, stream>>>(args);
+  const dim3 grid(static_cast<unsigned>(args.experts), ChunksOf(args.rows));
+  const int threads = ThreadsForSegments(args.dim);
+  RouterLogitsKernel<<<grid, threads, sizeof(float) * threads / 32 * kRouterSums, stream>>>(args);
   ChooseKernel<<<args.rows, 32, 2 * sizeof(float) * args.experts, stream>>>(args);
 }
 
 void LaunchConfidence(const ConfidenceLaunch& args, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(args.n_out), static_cast<unsigned>(args.requests));
-  ConfidenceKernel<<<grid, 32, sizeof(float) * args.weight.columns, stream>>>(args);
+  ConfidenceKernel<<<grid, ThreadsForSegments(args.weight.columns),
+                     sizeof(float) * args.weight.columns, stream>>>(args);
 }
 
 cudaError_t PreloadMatVec() {

@@ -60,64 +60,77 @@ struct Fp8Form {
                           : quarter == 1 ? raw.bits.y
                           : quarter == 2 ? raw.bits.z
                                          : raw.bits.w;
+    WidenPair(__byte_perm(four, 0, 0x1404), w[0], w[1]);
+    WidenPair(__byte_perm(four, 0, 0x3424), w[2], w[3]);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      // The e4m3 fields moved to fp32's places are the value times 2^-120, exactly, subnormals too.
-      const uint32_t byte = four >> (8 * i);
-      const float shifted = __uint_as_float(((byte & 0x80u) << 24) | ((byte & 0x7Fu) << 20));
-      w[i] = (shifted * 0x1p120f) * scale_of(raw);
-    }
+    for (int i = 0; i < 4; ++i) w[i] = (w[i] * 256.0f) * raw.scale;
   }
-  __device__ static float scale_of(const Raw& raw) { return raw.scale; }
+  // Two codes in the upper bytes of halves. Their fields moved to fp16's places are the value times
+  // 2^-8, exactly, subnormals too.
+  __device__ static void WidenPair(uint32_t codes, float& low, float& high) {
+    const uint32_t halves = (codes & 0x80008000u) | ((codes & 0x7F007F00u) >> 1);
+    asm("{.reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
+        : "=f"(low), "=f"(high)
+        : "r"(halves));
+  }
 };
 
-// totals[o][r] = canonical dot of weight row rows[o] with x + r * x_stride, in every lane. Rows of
-// x past x_rows repeat the last one.
+constexpr int PowerOfTwoAtLeast(int n) { return n <= 1 ? 1 : 2 * PowerOfTwoAtLeast((n + 1) / 2); }
+
+// Sums of kOut weight rows with kRows rows of x; sum number o * kRows + r.
+template <int kOut, int kRows>
+inline constexpr int kSumCount = PowerOfTwoAtLeast(kOut* kRows);
+
+// One segment, elements [begin, end), of the canonical dots of weight rows rows[o] with x + r *
+// x_stride: the sum of this lane (WarpSumMany). Rows of x past x_rows repeat the last one.
 template <int kOut, int kRows, class Form>
-__device__ inline void WarpMatVec(const Form& form, int columns, const int (&rows)[kOut],
-                                  const float* x, int64_t x_stride, int x_rows,
-                                  float (&totals)[kOut][kRows]) {
+__device__ inline float WarpSegmentDots(const Form& form, int begin, int end,
+                                        const int (&rows)[kOut], const float* x, int64_t x_stride,
+                                        int x_rows) {
   constexpr int V = Form::kWidth;
-  const int lane = threadIdx.x % 32;
-  for (int begin = 0; begin < columns; begin += kReduceSegment<V>) {
-    const int end = min(columns, begin + kReduceSegment<V>);
-    float sums[kOut][kRows] = {};
-    for (int k = begin + lane * V; k < end; k += kReduceLanes * V) {
-      typename Form::Raw raw[kOut];
+  float sums[kSumCount<kOut, kRows>] = {};
+  for (int k = begin + static_cast<int>(threadIdx.x) % 32 * V; k < end; k += kReduceLanes * V) {
+    typename Form::Raw raw[kOut];
 #pragma unroll
-      for (int o = 0; o < kOut; ++o) raw[o] = form.Load(rows[o], k);
+    for (int o = 0; o < kOut; ++o) raw[o] = form.Load(rows[o], k);
 #pragma unroll
-      for (int quarter = 0; quarter < V / 4; ++quarter) {
-        float4 values[kRows];
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          values[r] =
-              *reinterpret_cast<const float4*>(x + min(r, x_rows - 1) * x_stride + k + 4 * quarter);
-        }
-#pragma unroll
-        for (int o = 0; o < kOut; ++o) {
-          float w[4];
-          form.Decode(raw[o], quarter, w);
-#pragma unroll
-          for (int r = 0; r < kRows; ++r) {
-            float sum = sums[o][r];
-            sum = fmaf(w[0], values[r].x, sum);
-            sum = fmaf(w[1], values[r].y, sum);
-            sum = fmaf(w[2], values[r].z, sum);
-            sums[o][r] = fmaf(w[3], values[r].w, sum);
-          }
-        }
-      }
-    }
-#pragma unroll
-    for (int o = 0; o < kOut; ++o) {
+    for (int quarter = 0; quarter < V / 4; ++quarter) {
+      float4 values[kRows];
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        const float segment = WarpButterfly(sums[o][r]);
-        totals[o][r] = begin == 0 ? segment : totals[o][r] + segment;
+        values[r] =
+            *reinterpret_cast<const float4*>(x + min(r, x_rows - 1) * x_stride + k + 4 * quarter);
+      }
+#pragma unroll
+      for (int o = 0; o < kOut; ++o) {
+        float w[4];
+        form.Decode(raw[o], quarter, w);
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          float& sum = sums[o * kRows + r];
+          sum = fmaf(w[0], values[r].x, sum);
+          sum = fmaf(w[1], values[r].y, sum);
+          sum = fmaf(w[2], values[r].z, sum);
+          sum = fmaf(w[3], values[r].w, sum);
+        }
       }
     }
   }
+  return WarpSumMany(sums);
+}
+
+// The whole canonical dots, one per lane as above.
+template <int kOut, int kRows, class Form>
+__device__ inline float WarpDots(const Form& form, int columns, const int (&rows)[kOut],
+                                 const float* x, int64_t x_stride, int x_rows) {
+  constexpr int kSegment = kReduceSegment<Form::kWidth>;
+  float total = 0.0f;
+  for (int begin = 0; begin < columns; begin += kSegment) {
+    const float segment = WarpSegmentDots<kOut, kRows>(form, begin, min(columns, begin + kSegment),
+                                                       rows, x, x_stride, x_rows);
+    total = begin == 0 ? segment : total + segment;
+  }
+  return total;
 }
 
 }  // namespace tp2::cuda

@@ -7,7 +7,6 @@
 namespace tp2::cuda {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr int kSegment = kReduceSegment<4>;
 // Sums of a row: the outputs, then the sum of squares.
 constexpr int kMaxSums = kMixOutputs + 1;
@@ -17,10 +16,9 @@ int SegmentsOf(int dim) { return (kStreams * dim + kSegment - 1) / kSegment; }
 // One segment of the canonical sum (V = 4) of w . x, or of x . x without w, by one warp.
 __device__ float SegmentDot(const Bf16* x, const float* w, int begin, int end) {
   float sum = 0.0f;
-#pragma unroll
-  for (int sweep = 0; sweep < kSweepsPerSegment; ++sweep) {
-    const int k = begin + (sweep * kReduceLanes + static_cast<int>(threadIdx.x) % 32) * 4;
-    if (k >= end) break;
+  // dim is a multiple of 128, so a sweep is whole or absent.
+#pragma unroll 8
+  for (int k = begin + static_cast<int>(threadIdx.x) % 32 * 4; k < end; k += kReduceLanes * 4) {
     const uint2 raw = *reinterpret_cast<const uint2*>(x + k);
     const float values[4] = {ToFloat(Bf16{static_cast<uint16_t>(raw.x & 0xFFFFu)}),
                              ToFloat(Bf16{static_cast<uint16_t>(raw.x >> 16)}),
@@ -36,20 +34,17 @@ __device__ float SegmentDot(const Bf16* x, const float* w, int begin, int end) {
   return WarpButterfly(sum);
 }
 
-// Grid: x = segments, y = rows. One warp per sum; partials[row][sum][segment].
-__global__ void __launch_bounds__(kThreads) StreamDotsKernel(const StreamDotsLaunch args) {
+// Grid: x = segments, y = rows; one warp per sum. partials[row][sum][segment].
+__global__ void StreamDotsKernel(const StreamDotsLaunch args) {
   const int columns = kStreams * args.dim;
   const int begin = static_cast<int>(blockIdx.x) * kSegment;
-  const int end = min(columns, begin + kSegment);
-  const Bf16* x = args.streams + static_cast<int64_t>(blockIdx.y) * columns;
-  for (int sum = threadIdx.x / 32; sum <= args.outputs; sum += kThreads / 32) {
-    const float* w = sum == args.outputs ? nullptr : args.fn + static_cast<int64_t>(sum) * columns;
-    const float total = SegmentDot(x, w, begin, end);
-    if (threadIdx.x % 32 == 0) {
-      args.partials[(static_cast<int64_t>(blockIdx.y) * kMaxSums + sum) * gridDim.x + blockIdx.x] =
-          total;
-    }
-  }
+  const int sum = static_cast<int>(threadIdx.x) / 32;
+  const float* w = sum == args.outputs ? nullptr : args.fn + static_cast<int64_t>(sum) * columns;
+  const float total = SegmentDot(args.streams + static_cast<int64_t>(blockIdx.y) * columns, w,
+                                 begin, min(columns, begin + kSegment));
+  if (threadIdx.x % 32 != 0) return;
+  args.partials[(static_cast<int64_t>(blockIdx.y) * kMaxSums + sum) * gridDim.x + blockIdx.x] =
+      total;
 }
 
 // Lane `sum` adds its segments in ascending order.
@@ -123,7 +118,7 @@ __global__ void __launch_bounds__(32)
 
 void LaunchDots(const StreamDotsLaunch& args, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(SegmentsOf(args.dim)), static_cast<unsigned>(args.rows));
-  StreamDotsKernel<<<grid, kThreads, 0, stream>>>(args);
+  StreamDotsKernel<<<grid, 32 * (args.outputs + 1), 0, stream>>>(args);
 }
 
 }  // namespace

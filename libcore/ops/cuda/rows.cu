@@ -10,6 +10,7 @@ namespace tp2::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kNormThreads = 512;
 
 unsigned BlocksFor(int64_t count) {
   return static_cast<unsigned>((count + kThreads - 1) / kThreads);
@@ -23,16 +24,42 @@ __global__ void WidenKernel(const Bf16* in, int64_t count, float* out) {
   if (const int64_t i = GlobalThread(); i < count) out[i] = ToFloat(in[i]);
 }
 
+// One segment of the canonical sum of squares (V = 4) by one warp; columns are a multiple of 128,
+// so a sweep is whole or absent.
+__device__ float SegmentSquares(const float* x, int begin, int end) {
+  float sum = 0.0f;
+#pragma unroll 8
+  for (int k = begin + static_cast<int>(threadIdx.x) % 32 * 4; k < end; k += kReduceLanes * 4) {
+    const float4 v = *reinterpret_cast<const float4*>(x + k);
+    sum = fmaf(v.x, v.x, sum);
+    sum = fmaf(v.y, v.y, sum);
+    sum = fmaf(v.z, v.z, sum);
+    sum = fmaf(v.w, v.w, sum);
+  }
+  return WarpButterfly(sum);
+}
+
 // One block per row. y may be x: every element is read and written by one thread after the sum.
-__global__ void __launch_bounds__(kThreads) RmsNormKernel(const RmsNormLaunch args) {
+__global__ void __launch_bounds__(kNormThreads) RmsNormKernel(const RmsNormLaunch args) {
   __shared__ float segments[kMaxSegments];
   const float* x = args.x + static_cast<int64_t>(blockIdx.x) * args.columns;
   float* y = args.y + static_cast<int64_t>(blockIdx.x) * args.columns;
-  const float sum = BlockReduce<4>(args.columns, segments,
-                                   [x](float acc, int k) { return fmaf(x[k], x[k], acc); });
-  const float inverse = Rsqrt(sum / static_cast<float>(args.columns) + args.eps);
-  for (int i = threadIdx.x; i < args.columns; i += kThreads) {
-    y[i] = Half16At(args.weight, i) * (x[i] * inverse);
+  const int count = (args.columns + kReduceSegment<4> - 1) / kReduceSegment<4>;
+  for (int s = static_cast<int>(threadIdx.x) / 32; s < count; s += kNormThreads / 32) {
+    const int begin = s * kReduceSegment<4>;
+    const float sum = SegmentSquares(x, begin, min(args.columns, begin + kReduceSegment<4>));
+    if (threadIdx.x % 32 == 0) segments[s] = sum;
+  }
+  __syncthreads();
+  float total = segments[0];
+  for (int s = 1; s < count; ++s) total = total + segments[s];
+  const float inverse = Rsqrt(total / static_cast<float>(args.columns) + args.eps);
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < args.columns; i += 4 * kNormThreads) {
+    const float4 v = *reinterpret_cast<const float4*>(x + i);
+    *reinterpret_cast<float4*>(y + i) = {Half16At(args.weight, i) * (v.x * inverse),
+                                         Half16At(args.weight, i + 1) * (v.y * inverse),
+                                         Half16At(args.weight, i + 2) * (v.z * inverse),
+                                         Half16At(args.weight, i + 3) * (v.w * inverse)};
   }
 }
 
@@ -146,7 +173,7 @@ void LaunchWiden(const Bf16* in, int64_t count, float* out, cudaStream_t stream)
 }
 
 void LaunchRmsNorm(const RmsNormLaunch& args, cudaStream_t stream) {
-  RmsNormKernel<<<args.rows, kThreads, 0, stream>>>(args);
+  RmsNormKernel<<<args.rows, kNormThreads, 0, stream>>>(args);
 }
 
 void LaunchKvFinish(const KvFinishLaunch& args, cudaStream_t stream) {

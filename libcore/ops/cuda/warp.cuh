@@ -23,6 +23,46 @@ __device__ inline float WarpButterfly(float value) {
   return value;
 }
 
+// N sums across the warp at once, N a power of two up to 32, with half of the exchanges per step
+// that N butterflies would need: lanes split the sums among themselves. Returns sum number
+// WarpSumIndex<N>(); lanes that WarpSumIsMain<N>() hold each sum once.
+// BITS: every sum meets in the tree of WarpButterfly.
+template <int N, int kDistance = 16>
+__device__ inline float WarpSumMany(const float (&v)[N]) {
+  if constexpr (kDistance == 0) {
+    return v[0];
+  } else if constexpr (N == 1) {
+    const float sum[1] = {v[0] + __shfl_xor_sync(kAllLanes, v[0], kDistance)};
+    return WarpSumMany<1, kDistance / 2>(sum);
+  } else {
+    const bool is_upper = (threadIdx.x & kDistance) != 0;
+    float sums[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      const float sent = is_upper ? v[i] : v[i + N / 2];
+      const float kept = is_upper ? v[i + N / 2] : v[i];
+      sums[i] = kept + __shfl_xor_sync(kAllLanes, sent, kDistance);
+    }
+    return WarpSumMany<N / 2, kDistance / 2>(sums);
+  }
+}
+
+template <int N>
+__device__ inline int WarpSumIndex() {
+  int index = 0, distance = 16;
+#pragma unroll
+  for (int half = N / 2; half >= 1; half /= 2) {
+    if ((threadIdx.x & distance) != 0) index += half;
+    distance /= 2;
+  }
+  return index;
+}
+
+template <int N>
+__device__ inline bool WarpSumIsMain() {
+  return threadIdx.x % (32 / N) == 0;
+}
+
 __device__ inline float WarpMax(float value) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {
