@@ -4,11 +4,12 @@
 # usage: scripts/ci.sh [STAGE...]      without stages: all of them except clang-tidy
 #   tidy        layering and style rules, their self-test, formatting, shellcheck (seconds)
 #   dev         g++: everything builds, every public header compiles alone, all CPU tests
-#   clang       clang++ with warnings as errors, all CPU tests
-#   asan        address and undefined-behaviour sanitizers, all CPU tests
-#   tsan        thread sanitizer, the tests that start threads
+#   clang       clang++ with warnings as errors, the tests that pin bits
+#   asan        address and undefined-behaviour sanitizers, all CPU tests of compiled code
+#   tsan        thread sanitizer, the tests of code that starts threads or serves clients
 #   fuzz        every fuzz target for FUZZ_SECONDS (default 15) from its corpus
-#   bits        one digest from every compiler, optimization level and vector width
+#   bits        one digest from -O3 and from a machine without AVX; the stages above run the same
+#               digests with g++ -O2, clang++ -O2 and the sanitizers, scripts/bits.sh in all ways
 #   clang-tidy  static analysis of host files that differ from main (all of them: preset tidy)
 #
 # Prints one line per stage and a table of times at the end. Packages come from scripts/setup.sh.
@@ -16,16 +17,16 @@ set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# run_tests PRESET [CTEST ARGUMENT...]: quiet unless something fails; style has a stage of its own.
-# A test preset's filters win over the command line, so the folder is named instead of the preset.
+# run_tests FOLDER [CTEST_OPTION...]: below build/; quiet unless something fails; style has a stage
+# of its own. A test preset's filters win over the command line, so the folder is named instead.
 run_tests() {
-  local preset=$1 log
+  local log folder=$1
   shift
-  log=$(log_file "ctest-$preset")
-  ctest --test-dir "$repo_root/build/$preset" --parallel "$(nproc)" --no-tests=error \
+  log=$(log_file "ctest-${folder//\//-}")
+  ctest --test-dir "$repo_root/build/$folder" --parallel "$(nproc)" --no-tests=error \
     --output-on-failure --label-exclude 'gpu|pair|bench|tidy' "$@" >"$log" 2>&1 ||
     { tail -n 80 "$log" >&2
-      fail 1 "tests of preset $preset failed; the whole log is $log"; }
+      fail 1 "tests in build/$folder failed; the whole log is $log"; }
   grep -E 'tests passed' "$log"
 }
 
@@ -44,18 +45,27 @@ stage_dev() {
 
 stage_clang() {
   configure_and_build clang
-  run_tests clang
+  run_tests clang --tests-regex 'Golden|Exl3|Linear|Canonical|Rope|Exp|Mix'
 }
 
 stage_asan() {
   configure_and_build asan
-  run_tests asan
+  # The NumPy reference against the golden files runs no compiled code.
+  run_tests asan --exclude-regex 'reference\.check_(exl3|golden|controls|compare)'
 }
 
-# Everything that starts a thread or speaks over a socket has one of these words in its test's name.
+# Only the folders whose code starts threads or serves clients; the rest has nothing to race.
 stage_tsan() {
-  configure_and_build tsan
-  run_tests tsan --tests-regex '[Tt]hread|[Ss]erver|[Tt]ransport|[Tt]cp|[Cc]ontract|[Ss]ession'
+  local folder folders=() targets=()
+  for folder in base transport contract server; do
+    if [[ -f $repo_root/tests/$folder/CMakeLists.txt ]]; then
+      folders+=("$folder")
+      targets+=("tests/$folder/all")
+    fi
+  done
+  if ((${#folders[@]} == 0)); then fail 1 "no folder of tests for the thread sanitizer"; fi
+  configure_and_build tsan "${targets[@]}"
+  for folder in "${folders[@]}"; do run_tests "tsan/tests/$folder"; done
 }
 
 stage_fuzz() {
@@ -81,7 +91,7 @@ stage_fuzz() {
   done
 }
 
-stage_bits() { "$repo_root/scripts/bits.sh"; }
+stage_bits() { "$repo_root/scripts/bits.sh" gcc-O3 gcc-v2; }
 
 # Seven seconds a file: only what this branch changes; without a main branch, everything.
 stage_clang_tidy() {

@@ -48,19 +48,12 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-free_port() {
-  /usr/bin/python3 -c 'import socket
-s = socket.socket()
-s.bind(("127.0.0.1", 0))
-print(s.getsockname()[1])'
-}
-
-worker_has_decided() { grep -q 'listening on' "$scratch/worker.log" || ! worker_runs; }
+worker_has_decided() { grep -q 'listening on' "$scratch/worker.log" 2>/dev/null || ! worker_runs; }
 
 # Starts the worker and waits until it listens; the log shows one line per phase of its start.
 start_worker() {
-  address=127.0.0.1:$(free_port)
-  "$bin/dspark-serve" --model "$scratch/model" --listen "$address" --backend auto \
+  # Port 0: the system picks a free one and the worker's last line says which.
+  "$bin/dspark-serve" --model "$scratch/model" --listen 127.0.0.1:0 --backend auto \
     >"$scratch/worker.log" 2>&1 </dev/null &
   worker_pid=$!
   wait_until "$start_limit_s" worker_has_decided ||
@@ -68,6 +61,8 @@ start_worker() {
       fail 1 "the worker did not listen within $start_limit_s s"; }
   sed 's/^/    /' "$scratch/worker.log"
   worker_runs || fail 1 "the worker ended while starting; its output is above"
+  address=$(sed -n 's/.*listening on \([^ ]*\).*/\1/p' "$scratch/worker.log" | tail -n 1)
+  if [[ -z $address ]]; then fail 1 "the worker did not say where it listens"; fi
 }
 
 # SIGTERM lets the worker finish what it has begun; anything but a clean exit is a failure.
@@ -98,7 +93,7 @@ mkdir -p "$repo_root/build/quickstart"
 scratch=$(mktemp -d "$repo_root/build/quickstart/run.XXXXXX")
 "$bin/dspark-pack" synth --shape tiny --seed 1 --out "$scratch/model"
 
-say "[4/6] worker: dspark-serve --model DIR --listen ADDR:PORT --backend auto"
+say "[4/6] worker: dspark-serve --model DIR --listen 127.0.0.1:0 --backend auto"
 start_worker
 
 say "[5/6] client: dspark-selftest contract --server $address --model DIR"

@@ -11,7 +11,7 @@ set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-stages=(tidy clang asan fuzz bits)
+stages=(tidy clang asan tsan fuzz bits)
 case "${1-}" in
   "") ;;
   --quick) stages=() ;;

@@ -24,6 +24,11 @@ std::string ShapeHelp() {
   return text;
 }
 
+// CLI11 lets -1 wrap around to the largest unsigned value.
+std::string SeedComplaint(std::string& text) {
+  return text.starts_with("-") ? "expected a number from 0 on, got " + text : "";
+}
+
 void AddSynth(CLI::App& app, Flags& flags) {
   CLI::App* synth = app.add_subcommand("synth", "write a deterministic synthetic checkpoint");
   synth->add_option("--shape", flags.shape, "which sizes, see below")
@@ -32,6 +37,7 @@ void AddSynth(CLI::App& app, Flags& flags) {
       ->option_text("NAME")
       ->group("Input");
   synth->add_option("--seed", flags.seed, "the same seed gives the same bytes everywhere")
+      ->check(CLI::Validator(SeedComplaint, ""))
       ->option_text(absl::StrCat("N [", flags.seed, "]"))
       ->group("Input");
   synth->add_option("--threads", flags.threads, "0: one per hardware thread; bytes do not change")

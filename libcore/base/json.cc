@@ -74,6 +74,9 @@ absl::StatusOr<Json> ParseJson(std::string_view text, const std::string& where,
     if (!watch.complaint().empty()) return BadJson(where, watch.complaint());
     return document;
   } catch (const Json::parse_error& error) {
+    // What was complained about first is the better message: a refused value ends in a syntax error
+    // too.
+    if (!watch.complaint().empty()) return BadJson(where, watch.complaint());
     return BadJson(where, absl::StrCat("a syntax error at byte ", error.byte));
   } catch (const Json::exception& error) {
     return BadJson(where, error.what());

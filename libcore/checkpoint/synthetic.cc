@@ -74,7 +74,7 @@ Fill PlainFill(const TensorRule& rule) {
   if (EndsWithAny(name, {"markov_head.head.weight", "markov_w2.weight"})) {
     return bell(0, 1.7f * by_inputs);
   }
-  return bell(0, 1.5f * by_inputs);  // the confidence head
+  return bell(0, 0.3f * by_inputs);  // the confidence head: logits of about 2
 }
 
 class Plan {

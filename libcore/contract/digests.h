@@ -23,8 +23,8 @@ struct NumericsFacts {
   uint64_t version = 0;
   bool portable_bits = true;
   int tp = 1;
-  std::string backend;
-  std::vector<std::string> device_names;
+  std::string backend = {};
+  std::vector<std::string> device_names = {};
 };
 
 // `drafter_lines`: DrafterConfig::Canonical().

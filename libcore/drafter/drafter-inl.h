@@ -26,8 +26,9 @@ Drafter<O>::Drafter(EngineInfo info, std::unique_ptr<Checkpoint> checkpoint, std
   std::vector<int32_t> block_out_rows(kMaxBlockRows);
   for (int row = 0; row < kMaxBlockRows; ++row) block_out_rows[row] = row;
   for (const ShardPlan& plan : plans) {
-    ranks_.push_back(std::make_unique<RankType>(*ops_, config_, plan,
-                                                CutWeights(config_, checkpoint_->weights(), plan)));
+    const RankWeights weights =
+        ops_->Place(plan.rank, CutWeights(config_, checkpoint_->weights(), plan));
+    ranks_.push_back(std::make_unique<RankType>(*ops_, config_, plan, weights));
     RankType& rank = *ranks_.back();
     ops_->Upload(rank.index, std::span<const int32_t>(block_out_rows), rank.block_out_rows.data());
   }
@@ -210,10 +211,19 @@ absl::StatusOr<StepOutputs> Drafter<O>::Step(const StepRequest& request) {
   const int64_t inserted_ns = clock_.NowNs();
   const int requests = static_cast<int>(request.entries.size());
   ForEachRank([&](RankType& rank) { UploadBlock(rank, request); });
-  for (int stage = 0; stage < config_.stages; ++stage) RunStage(stage, requests);
-  RunHead(requests, request.n_out);
-  // Op sets whose ranks learn of each other's errors only through an exchange end a STEP with one.
-  if constexpr (requires { ops_->CloseStep(); }) ops_->CloseStep();
+  const auto draft = [&] {
+    for (int stage = 0; stage < config_.stages; ++stage) RunStage(stage, requests);
+    RunHead(requests, request.n_out);
+    // Op sets whose ranks learn of each other's errors only through an exchange end a STEP with
+    // one.
+    if constexpr (requires { ops_->CloseStep(); }) ops_->CloseStep();
+  };
+  // An observer copies to the host in between, which a repeated body cannot.
+  if (observer_ != nullptr) {
+    draft();
+  } else {
+    ops_->Repeat(requests * (kBlockRows + 1) + request.n_out, draft);
+  }
   StepOutputs outputs = Collect(request);
   TP2_RETURN_IF_ERROR(TakeErrors());
   outputs.insert_ns = inserted_ns - start_ns;

@@ -45,6 +45,11 @@ class HostPairOps {
     std::copy_n(in, host.size(), host.begin());
   }
 
+  template <class Body>
+  void Repeat(int key, Body&& body) {
+    body();
+  }
+
   void Widen(int rank, const WidenArgs& args) { Run(rank, &Ops::Widen, args); }
   void Linear(int rank, const LinearOpArgs& args) { Run(rank, &Ops::Linear, args); }
   void RmsNorm(int rank, const RmsNormArgs& args) { Run(rank, &Ops::RmsNorm, args); }

@@ -8,6 +8,7 @@
 #include "libcore/base/status_macros.h"
 #include "libcore/checkpoint/loader.h"
 #include "libcore/drafter/cpu_drafter.h"
+#include "libcore/drafter/cuda_drafter.h"
 #include "libcore/drafter/host_pair_ops.h"
 #include "libcore/drafter/modes.h"
 #include "libcore/drafter/solo_ops.h"
@@ -23,14 +24,7 @@ absl::Status BadOption(const std::string& what, const std::string& expected,
 }
 
 absl::Status CheckOptions(const EngineOptions& options) {
-  if (options.backend == "cuda") {
-    return MakeError(absl::StatusCode::kUnimplemented, {.what = "backend",
-                                                        .expected = "cpu",
-                                                        .got = "cuda, which is not built",
-                                                        .where = "",
-                                                        .next = "use --backend cpu"});
-  }
-  if (options.backend != "auto" && options.backend != "cpu") {
+  if (options.backend != "auto" && options.backend != "cpu" && options.backend != "cuda") {
     return BadOption("backend", "auto, cpu or cuda", options.backend);
   }
   if (options.max_positions < 1 || options.max_positions > kMaxPositionsLimit) {
@@ -38,6 +32,24 @@ absl::Status CheckOptions(const EngineOptions& options) {
                      absl::StrCat(options.max_positions));
   }
   return absl::OkStatus();
+}
+
+// auto: cuda when a usable card exists. Before the checkpoint is opened, so that a missing card is
+// told at once.
+absl::StatusOr<bool> UsesCuda(const EngineOptions& options, const Mode& mode) {
+  if (options.backend == "cpu") return false;
+  if (mode.collective != Collective::kReference) {
+    if (options.backend == "auto") return false;
+    return MakeError(absl::StatusCode::kUnimplemented,
+                     {.what = absl::StrCat("mode ", options.mode),
+                      .expected = "backend cpu",
+                      .got = "cuda, where it is not built",
+                      .where = "",
+                      .next = "use --backend cpu or another mode"});
+  }
+  const absl::Status found = FindCudaDevice(options.device_uuid);
+  if (options.backend == "cuda" && !found.ok()) return found;
+  return found.ok();
 }
 
 std::unique_ptr<StepEngine> MakeCpuEngine(const Mode& mode, std::unique_ptr<Checkpoint> checkpoint,
@@ -59,11 +71,19 @@ std::unique_ptr<StepEngine> MakeCpuEngine(const Mode& mode, std::unique_ptr<Chec
 absl::StatusOr<std::unique_ptr<StepEngine>> MakeEngine(const EngineOptions& options) {
   TP2_RETURN_IF_ERROR(CheckOptions(options));
   TP2_ASSIGN_OR_RETURN(const Mode mode, FindMode(options.mode));
+  TP2_ASSIGN_OR_RETURN(const bool uses_cuda, UsesCuda(options, mode));
   TP2_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(options.model_dir));
   std::vector<ShardPlan> plans;
   for (int rank = mode.first_rank; rank < mode.first_rank + mode.rank_count; ++rank) {
     TP2_ASSIGN_OR_RETURN(ShardPlan plan, MakeShardPlan(checkpoint->config(), mode.tp, rank));
     plans.push_back(plan);
+  }
+  if (uses_cuda) {
+    return MakeCudaDrafter(std::move(checkpoint), plans,
+                           {.mode = options.mode,
+                            .max_positions = options.max_positions,
+                            .device_uuid = options.device_uuid,
+                            .uses_graphs = options.uses_graphs});
   }
   return MakeCpuEngine(mode, std::move(checkpoint), plans,
                        {.mode = options.mode,

@@ -17,7 +17,7 @@
 namespace tp2::server {
 
 struct ServerOptions {
-  ServiceOptions service;
+  ServiceOptions service = {};
   int max_connections = 64;
   int64_t drain_ms = 2'000;  // how long a drain waits for open slots
   int64_t send_timeout_ms = 3'000;

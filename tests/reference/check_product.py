@@ -24,11 +24,12 @@ from safetensors_io import Tensor, write_file
 # Rows per insert: a partly filled window, single rows, more than the window.
 INSERTS = {"A": (0, (3, 1, 2, 5)), "B": (0, (20, 2)), "C": (300000, (9, 4))}
 CASES = [
-    ("tiny", [], "product"),
-    ("tiny", ["--no-fake-quant"], "product_nofq"),
-    ("tiny-v4", [], "product"),
-    ("tiny-v4", ["--no-fake-quant"], "product_nofq"),
-    ("tiny-mixed", [], "product"),
+    # shape, flags of dump_rounds, setting and one-operation bounds of compare_dump
+    ("tiny", [], "product", "worker"),
+    ("tiny", ["--no-fake-quant"], "product_nofq", "worker"),
+    ("tiny-v4", [], "product", "worker"),
+    ("tiny-v4", ["--no-fake-quant"], "product_nofq", "worker"),
+    ("tiny-mixed", [], "product", "worker_half"),
 ]
 
 
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> int:
     failures = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for shape, flags, setting in CASES:
+        for shape, flags, setting, operations in CASES:
             model, inputs, dump = folder / shape, folder / "inputs.safetensors", folder / "dump.safetensors"
             if not model.exists():
                 pack = [binaries / "dspark-pack", "synth", "--shape", shape, "--seed", "5"]
@@ -67,7 +68,8 @@ def main(arguments: list[str]) -> int:
             make_inputs(model, inputs)
             subprocess.run([binaries / "dump_rounds", model, inputs, dump, *flags], check=True)
             print(f"== {shape} {' '.join(flags)}")
-            failures += compare_dump.main([str(model), str(inputs), str(dump), "--setting", setting]) != 0
+            command = [str(model), str(inputs), str(dump), "--setting", setting, "--operations", operations]
+            failures += compare_dump.main(command) != 0
     print(f"check_product: {failures} of {len(CASES)} cases failed")
     return 1 if failures else 0
 

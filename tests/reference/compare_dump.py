@@ -153,7 +153,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--operations",
-        choices=("f32", "integer", "worker", "none"),
+        choices=("f32", "integer", "worker", "worker_half", "none"),
         help="one operation at a time: instead of the usual",
     )
     parser.add_argument(

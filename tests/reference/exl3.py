@@ -145,6 +145,16 @@ class Exl3Matrix:
             raise ValueError(f"the integer path is mul1's, not {self.codebook}'s")
         return scatter_tiles(self.trellis, self.bits, integer_table())
 
+    def halves(self) -> np.ndarray:
+        """The fp16 weights before the transforms, as float64 [k, n]."""
+        return scatter_tiles(self.trellis, self.bits, codebook_table(self.codebook)).astype(np.float64)
+
+    def apply_half(self, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """y = x . W as mcg and 3INST matrices are multiplied, `weights` from halves(): activations
+        rounded to fp16 after their transform, exact products and sums (2.5)."""
+        rotated = hadamard_blocks(x * self.suh).astype(np.float16).astype(np.float64)
+        return hadamard_blocks(rotated @ weights) * self.svh
+
     def apply_integer(self, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """y = x . W on the exact integer path (6.4a), `weights` from integers().
 

@@ -106,21 +106,24 @@ class Weights:
     ) -> np.ndarray:
         """x [rows, k] times the matrix of `prefix`, [rows, n].
 
-        `round_weights` is applied to the dense form. `integer_path` changes mul1 matrices only: the
-        other codebooks have no exact integer form.
+        `round_weights` is applied to the dense form. `integer_path` is the worker's arithmetic: exact
+        integers for mul1 matrices, fp16 activations for the other codebooks.
         `suh_of` is the deliberate mistake of decoding with another matrix's input scales.
         """
         if f"{prefix}.trellis" not in self.tensors:
             return x @ self._plain(prefix)
         matrix = self.matrix(prefix, k_parts, suh_of)
-        integers = integer_path and matrix.codebook == "mul1"
         step = max(128, _CHUNK_VALUES // matrix.k // 128 * 128)
         parts = []
         for begin in range(0, matrix.n, step):
             part = matrix.columns(begin, min(begin + step, matrix.n))
-            if integers:
+            if integer_path and matrix.codebook == "mul1":
                 ints = self.cached((prefix, "integer", begin), part.integers)
                 parts.append(part.apply_integer(x, ints))
+                continue
+            if integer_path:
+                halves = self.cached((prefix, "half", begin), part.halves)
+                parts.append(part.apply_half(x, halves))
                 continue
             dense = self.cached((prefix, suh_of, begin), part.dense)
             if round_weights is not None:

@@ -73,7 +73,7 @@ class Dump final : public StepObserver {
 struct Options {
   std::string model_dir, inputs, out;
   bool is_unrounded = false;
-  std::optional<KvFakeQuant> kv_fake_quant;
+  std::optional<KvFakeQuant> kv_fake_quant = std::nullopt;
 };
 
 template <class Ops>

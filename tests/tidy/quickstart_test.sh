@@ -23,16 +23,16 @@ healthy_tools() {
 TOOL
   tool "$bin/dspark-serve" <<'TOOL'
 #!/bin/bash
-[[ "$1 $3 $5 $6" == "--model --listen --backend auto" && -d $2 ]] || exit 2
+[[ "$1 $3 $4 $5 $6" == "--model --listen 127.0.0.1:0 --backend auto" && -d $2 ]] || exit 2
 echo $$ >"$(dirname "$0")/worker.pid"
 trap 'exit 0' TERM
 echo "config 1 ms"
-echo "listening on $4"
+echo "ready 2 ms  listening on 127.0.0.1:45678"
 while :; do sleep 0.05; done
 TOOL
   tool "$bin/dspark-selftest" <<'TOOL'
 #!/bin/bash
-[[ "$1 $2 $4" == "contract --server --model" && -d $5 ]] || exit 2
+[[ "$1 $2 $3 $4" == "contract --server 127.0.0.1:45678 --model" && -d $5 ]] || exit 2
 echo "identity PASS"
 TOOL
   tool "$bin/tp2-parity" <<'TOOL'

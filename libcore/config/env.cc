@@ -1,0 +1,26 @@
+#include "libcore/config/env.h"
+
+#include <cstdlib>
+#include <string>
+
+namespace tp2::config {
+
+std::vector<GivenValue> ReadEnvironment(std::span<const SettingSpec> specs) {
+  std::vector<GivenValue> values;
+  for (const SettingSpec& spec : specs) {
+    const std::string variable = spec.environment;
+    if (variable.empty()) continue;
+    const char* raw = std::getenv(variable.c_str());
+    if (raw == nullptr || *raw == '\0') continue;
+    std::string text = raw;
+    if (spec.kind == SettingKind::kGpuList && text.rfind("GPU-", 0) != 0) continue;
+    if (spec.kind == SettingKind::kBoolean && (text == "0" || text == "1")) {
+      text = text == "1" ? "true" : "false";
+    }
+    values.push_back(
+        {.name = spec.name, .text = text, .origin = Origin::kEnvironment, .where = variable});
+  }
+  return values;
+}
+
+}  // namespace tp2::config

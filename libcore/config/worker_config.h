@@ -1,0 +1,34 @@
+// What dspark-serve can be told: the table of its settings and their typed form.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "libcore/config/settings.h"
+
+namespace tp2::config {
+
+struct WorkerConfig {
+  std::string model_dir;
+  int tp = 1;
+  std::vector<std::string> gpus;  // UUIDs in rank order
+  std::string backend;
+  std::string listen;
+  int64_t max_model_len = 0;
+  int64_t timeout_ms = 0;  // longest wait of a collective
+  bool fuse_pairs = false;
+  int max_consecutive_failures = 0;
+  int threads = 0;
+  int64_t drain_ms = 0;
+  std::string log_level;
+};
+
+std::span<const SettingSpec> WorkerSettings();
+
+// Cross-field rules included. Errors: kInvalidArgument; kUnimplemented for what is not built yet.
+absl::StatusOr<WorkerConfig> ToWorkerConfig(const Settings& settings);
+
+}  // namespace tp2::config

@@ -1,0 +1,123 @@
+// Canonical dot products of a few weight rows with a few fp32 rows by one warp: CanonicalMatVec of
+// the CPU op set. A form says how a weight row is stored; V weights of it are one 16-byte load.
+#pragma once
+
+#include <cstdint>
+
+#include "libcore/math/fp8.h"
+#include "libcore/ops/cuda/warp.cuh"
+
+namespace tp2::cuda {
+
+// bf16 or fp16 rows, V = 8.
+struct Half16Form {
+  static constexpr int kWidth = 8;
+  struct Raw {
+    uint4 bits;
+  };
+
+  const uint16_t* weights;
+  bool is_fp16;
+  int columns;
+
+  __device__ Raw Load(int row, int k) const {
+    return {*reinterpret_cast<const uint4*>(weights + static_cast<int64_t>(row) * columns + k)};
+  }
+  // Four weights, from element 4 * quarter.
+  __device__ void Decode(const Raw& raw, int quarter, float (&w)[4]) const {
+    const uint32_t low = quarter == 0 ? raw.bits.x : raw.bits.z;
+    const uint32_t high = quarter == 0 ? raw.bits.y : raw.bits.w;
+    w[0] = Widen(low & 0xFFFFu);
+    w[1] = Widen(low >> 16);
+    w[2] = Widen(high & 0xFFFFu);
+    w[3] = Widen(high >> 16);
+  }
+  __device__ float Widen(uint32_t bits) const {
+    const uint16_t half = static_cast<uint16_t>(bits);
+    return is_fp16 ? ToFloat(Fp16{half}) : ToFloat(Bf16{half});
+  }
+};
+
+// e4m3 rows with one scale per block x block square, V = 16. The loader has refused NaN codes.
+struct Fp8Form {
+  static constexpr int kWidth = 16;
+  struct Raw {
+    uint4 bits;
+    float scale;
+  };
+
+  const Fp8E4m3* weights;
+  const float* scales;
+  int block;
+  int columns;
+
+  __device__ Raw Load(int row, int k) const {
+    return {*reinterpret_cast<const uint4*>(weights + static_cast<int64_t>(row) * columns + k),
+            scales[static_cast<int64_t>(row / block) * (columns / block) + k / block]};
+  }
+  __device__ void Decode(const Raw& raw, int quarter, float (&w)[4]) const {
+    const uint32_t four = quarter == 0   ? raw.bits.x
+                          : quarter == 1 ? raw.bits.y
+                          : quarter == 2 ? raw.bits.z
+                                         : raw.bits.w;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      // The e4m3 fields moved to fp32's places are the value times 2^-120, exactly, subnormals too.
+      const uint32_t byte = four >> (8 * i);
+      const float shifted = __uint_as_float(((byte & 0x80u) << 24) | ((byte & 0x7Fu) << 20));
+      w[i] = (shifted * 0x1p120f) * scale_of(raw);
+    }
+  }
+  __device__ static float scale_of(const Raw& raw) { return raw.scale; }
+};
+
+// totals[o][r] = canonical dot of weight row rows[o] with x + r * x_stride, in every lane. Rows of
+// x past x_rows repeat the last one.
+template <int kOut, int kRows, class Form>
+__device__ inline void WarpMatVec(const Form& form, int columns, const int (&rows)[kOut],
+                                  const float* x, int64_t x_stride, int x_rows,
+                                  float (&totals)[kOut][kRows]) {
+  constexpr int V = Form::kWidth;
+  const int lane = threadIdx.x % 32;
+  for (int begin = 0; begin < columns; begin += kReduceSegment<V>) {
+    const int end = min(columns, begin + kReduceSegment<V>);
+    float sums[kOut][kRows] = {};
+    for (int k = begin + lane * V; k < end; k += kReduceLanes * V) {
+      typename Form::Raw raw[kOut];
+#pragma unroll
+      for (int o = 0; o < kOut; ++o) raw[o] = form.Load(rows[o], k);
+#pragma unroll
+      for (int quarter = 0; quarter < V / 4; ++quarter) {
+        float4 values[kRows];
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          values[r] =
+              *reinterpret_cast<const float4*>(x + min(r, x_rows - 1) * x_stride + k + 4 * quarter);
+        }
+#pragma unroll
+        for (int o = 0; o < kOut; ++o) {
+          float w[4];
+          form.Decode(raw[o], quarter, w);
+#pragma unroll
+          for (int r = 0; r < kRows; ++r) {
+            float sum = sums[o][r];
+            sum = fmaf(w[0], values[r].x, sum);
+            sum = fmaf(w[1], values[r].y, sum);
+            sum = fmaf(w[2], values[r].z, sum);
+            sums[o][r] = fmaf(w[3], values[r].w, sum);
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int o = 0; o < kOut; ++o) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const float segment = WarpButterfly(sums[o][r]);
+        totals[o][r] = begin == 0 ? segment : totals[o][r] + segment;
+      }
+    }
+  }
+}
+
+}  // namespace tp2::cuda
