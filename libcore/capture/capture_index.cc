@@ -4,10 +4,12 @@
 #include <limits>
 #include <set>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "libcore/base/error.h"
 #include "libcore/base/json.h"
 #include "libcore/base/status_macros.h"
+#include "libcore/base/strings.h"
 
 namespace tp2 {
 namespace {
@@ -16,6 +18,7 @@ constexpr int64_t kMaxRounds = int64_t{1} << 32;
 constexpr size_t kMaxShards = 100000;
 constexpr size_t kIdentityDigits = 64;
 constexpr size_t kMaxTextBytes = 1024;
+constexpr char kFixWriter[] = "fix the writer; cmd/tp2-parity/README.md has the format";
 
 // Reads fields one after the other and keeps the first complaint.
 class Fields {
@@ -23,11 +26,11 @@ class Fields {
   Fields(const Json& json, std::string where) : json_(json), where_(std::move(where)) {}
 
   void Refuse(const std::string& field, const std::string& expected, const std::string& got,
-              const std::string& next = "") {
+              const std::string& next = kFixWriter) {
     if (!status_.ok()) return;
     status_ = MakeError(absl::StatusCode::kInvalidArgument, {.what = absl::StrCat("field ", field),
                                                              .expected = expected,
-                                                             .got = got,
+                                                             .got = absl::CEscape(ToAbsl(got)),
                                                              .where = where_,
                                                              .next = next});
   }
@@ -73,7 +76,9 @@ class Fields {
     std::vector<std::string> texts;
     if (value->is_array() && value->size() <= max_count) {
       for (const Json& item : *value) {
-        if (item.is_string()) texts.push_back(item.get<std::string>());
+        if (item.is_string() && item.get_ref<const std::string&>().size() <= kMaxTextBytes) {
+          texts.push_back(item.get<std::string>());
+        }
       }
     }
     const std::set<std::string> distinct(texts.begin(), texts.end());
@@ -146,7 +151,7 @@ absl::StatusOr<CaptureIndex> ParseCaptureIndex(std::string_view text, const std:
                                                           .expected = "a JSON object",
                                                           .got = "something else",
                                                           .where = where,
-                                                          .next = ""});
+                                                          .next = kFixWriter});
   }
   Fields fields(json, where);
   const std::string schema = fields.Text("schema");

@@ -22,7 +22,7 @@ absl::Status BadSequence(const std::string& dir, int64_t round, const std::strin
                     .expected = expected,
                     .got = got,
                     .where = dir,
-                    .next = ""});
+                    .next = "fix the writer; cmd/tp2-parity/README.md has the format"});
 }
 
 // Follows one slot through the rounds, as the drafter's contract would.

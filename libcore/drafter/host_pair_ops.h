@@ -45,6 +45,8 @@ class HostPairOps {
     std::copy_n(in, host.size(), host.begin());
   }
 
+  RankWeights Place(int rank, const RankWeights& host) const { return host; }
+
   template <class Body>
   void Repeat(int key, Body&& body) {
     body();

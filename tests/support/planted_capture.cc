@@ -53,7 +53,10 @@ class Recorder final : public StepObserver {
  public:
   void OnTensor(const std::string& name, std::vector<int64_t> shape,
                 std::span<const float> values) override {
-    tensors[name].assign(values.begin(), values.end());
+    std::vector<float>& tensor = tensors[name];
+    // Long inserts run in chunks, each of which shows its rows; everything else appears once.
+    if (name != "main_x") tensor.clear();
+    tensor.insert(tensor.end(), values.begin(), values.end());
   }
   std::map<std::string, std::vector<float>> tensors;
 };
