@@ -156,7 +156,7 @@ absl::StatusOr<CaptureIndex> ParseCaptureIndex(std::string_view text, const std:
   Fields fields(json, where);
   const std::string schema = fields.Text("schema");
   if (schema != kCaptureSchema) {
-    fields.Refuse("schema", kCaptureSchema, absl::StrCat("'", schema, "'"),
+    fields.Refuse("schema", kCaptureSchema, schema.empty() ? "none" : schema,
                   "use a tool that knows this version");
   }
   CaptureIndex index;

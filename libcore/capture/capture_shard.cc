@@ -40,12 +40,12 @@ class ShardParser {
 
   void Refuse(const std::string& what, const std::string& expected, const std::string& got) {
     if (!status_.ok()) return;
-    status_ =
-        MakeError(absl::StatusCode::kInvalidArgument, {.what = absl::StrCat("capture: ", what),
-                                                       .expected = expected,
-                                                       .got = got,
-                                                       .where = where_,
-                                                       .next = ""});
+    status_ = MakeError(absl::StatusCode::kInvalidArgument,
+                        {.what = absl::StrCat("capture: ", absl::CEscape(ToAbsl(what))),
+                         .expected = expected,
+                         .got = got,
+                         .where = where_,
+                         .next = "fix the writer; cmd/tp2-parity/README.md has the format"});
   }
 
   // kAny in front of `shape`: any number.

@@ -239,7 +239,7 @@ TEST_F(CaptureTest, RefusesAnUnknownSchemaBeforeAnythingElse) {
                 json["schema"] = "dspark-capture/2";
                 json["dim"] = "wide";
               }),
-              HasSubstr("field schema: expected dspark-capture/1, got 'dspark-capture/2'"));
+              HasSubstr("field schema: expected dspark-capture/1, got dspark-capture/2"));
 }
 
 TEST_F(CaptureTest, RefusesEveryBadFieldOfTheIndex) {
