@@ -74,7 +74,8 @@ sanitize() {
 
 {
   nvidia-smi || exit 3
-  nvidia-smi --format=csv --query-gpu=name,uuid,driver_version,clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_throttle_reasons.active
+  fields=name,uuid,driver_version,clocks.sm,clocks.mem,power.draw,temperature.gpu
+  nvidia-smi --format=csv --query-gpu=$fields,clocks_throttle_reasons.active
   lscpu | grep -E 'Model name|^CPU\(s\)'
 } >"$out/machine.log" 2>&1 || {
   echo "gpu_qualify.sh: error: no usable GPU: nvidia-smi failed ($out/machine.log)" >&2
