@@ -39,5 +39,5 @@ mkdir "$stage/golden"
 cp -r "$repo_root/tests/golden/v41-tiny" "$stage/golden/"
 cp "$repo_root/scripts/gpu_qualify.sh" "$stage/"
 tar -C "$stage" -czf "$archive" .
-glibc=$(objdump -T "$stage"/* 2>/dev/null | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1)
+glibc=$(objdump -T "${binaries[@]/#/$stage/}" | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1)
 say "$archive: $(stat -c %s "$archive") bytes, needs ${glibc/_/ } and an NVIDIA driver for CUDA 13"
