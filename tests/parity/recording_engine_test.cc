@@ -134,7 +134,8 @@ TEST_F(RecordingEngineTest, AFailedStepIsNotRecorded) {
   ASSERT_TRUE(recorder_->ResetSlot(3, 0).ok());
   Draft(0, 5, 1);
   StepEntry entry;
-  entry.rows = {.slot = 3, .position = 99};
+  entry.rows.slot = 3;
+  entry.rows.position = 99;
   EXPECT_FALSE(recorder_->Step({.entries = {&entry, 1}}).ok());
   EXPECT_EQ(recorder_->round_count(), 1);
   ExpectReplaysExactly(1);
