@@ -5,11 +5,12 @@
 #   tidy        layering and style rules, their self-test, formatting, shellcheck (seconds)
 #   dev         g++: everything builds, every public header compiles alone, all CPU tests
 #   clang       clang++ with warnings as errors, the tests that pin bits
-#   asan        address and undefined-behaviour sanitizers, all CPU tests of compiled code
+#   asan        address and undefined-behaviour sanitizers, the tests of code that reads bytes from
+#               outside and of the vector kernels (the whole suite: ctest --preset asan)
 #   tsan        thread sanitizer, the tests of code that starts threads or serves clients
 #   fuzz        every fuzz target for FUZZ_SECONDS (default 15) from its corpus
-#   bits        one digest from -O3 and from a machine without AVX; the stages above run the same
-#               digests with g++ -O2, clang++ -O2 and the sanitizers, scripts/bits.sh in all ways
+#   bits        the digest of a program without AVX; the tests pin the same digests with g++ -O2 and
+#               clang++ -O2, scripts/bits.sh compares seven ways to compile
 #   clang-tidy  static analysis of host files that differ from main (all of them: preset tidy)
 #
 # Prints one line per stage and a table of times at the end. Packages come from scripts/setup.sh.
@@ -46,30 +47,24 @@ stage_dev() {
 # The second front end sees all of the product and the tests that pin bits; the other tests say
 # nothing about a compiler that the first one does not.
 stage_clang() {
-  local folder
-  configure_and_build clang cmd/all tests/math/all tests/exl3/all tests/drafter/all
-  for folder in math exl3 drafter; do run_tests "clang/tests/$folder"; done
+  configure_and_build clang cmd/all
+  run_folders clang math exl3 drafter
 }
 
-stage_asan() {
-  configure_and_build asan
-  # The NumPy reference against the golden files runs no compiled code.
-  run_tests asan --exclude-regex 'reference\.check_(exl3|golden|controls|compare)'
+# run_folders PRESET FOLDER...: builds and runs the tests of some folders of tests/.
+run_folders() {
+  local preset=$1 folder targets=()
+  shift
+  for folder in "$@"; do targets+=("tests/$folder/all"); done
+  configure_and_build "$preset" "${targets[@]}"
+  for folder in "$@"; do run_tests "$preset/tests/$folder"; done
 }
 
-# Only the folders whose code starts threads or serves clients; the rest has nothing to race.
-stage_tsan() {
-  local folder folders=() targets=()
-  for folder in base transport contract server; do
-    if [[ -f $repo_root/tests/$folder/CMakeLists.txt ]]; then
-      folders+=("$folder")
-      targets+=("tests/$folder/all")
-    fi
-  done
-  if ((${#folders[@]} == 0)); then fail 1 "no folder of tests for the thread sanitizer"; fi
-  configure_and_build tsan "${targets[@]}"
-  for folder in "${folders[@]}"; do run_tests "tsan/tests/$folder"; done
-}
+# Hostile files and frames, and kernels that count their own bytes.
+stage_asan() { run_folders asan base model checkpoint capture contract exl3; }
+
+# Only what starts threads or serves clients; the rest has nothing to race.
+stage_tsan() { run_folders tsan base transport contract server; }
 
 stage_fuzz() {
   local seconds=${FUZZ_SECONDS:-15} targets target work
@@ -94,7 +89,7 @@ stage_fuzz() {
   done
 }
 
-stage_bits() { "$repo_root/scripts/bits.sh" gcc-O3 gcc-v2; }
+stage_bits() { "$repo_root/scripts/bits.sh" gcc-v2; }
 
 # Seven seconds a file: only what this branch changes; without a main branch, everything.
 stage_clang_tidy() {
