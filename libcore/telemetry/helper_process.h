@@ -39,6 +39,7 @@ class HelperProcess {
   absl::Status Begin(std::span<const CardInfo> cards, int period_ms);
   // Becomes readable when Drain has something to take; -1 once the helper is gone.
   int fd() const { return from_helper_.get(); }
+  pid_t pid() const { return pid_; }
   // All samples that have arrived. Never blocks. Errors: kUnavailable when the helper is gone,
   // kDataLoss when it talks nonsense; both for good.
   absl::StatusOr<std::vector<Sample>> Drain();
