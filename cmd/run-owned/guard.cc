@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -121,7 +120,7 @@ bool GuardLoop::StartJob() {
     return false;
   }
   main_ = spawned.pid;
-  main_pidfd_.Reset(::pidfd_open(main_, 0));
+  main_pidfd_ = OpenPidfd(main_);
   started_ns_ = BootNowNs();
   job_ = std::make_unique<JobTree>(::getpid(), main_, cgroup_.has_value() ? &*cgroup_ : nullptr,
                                    std::vector<pid_t>());

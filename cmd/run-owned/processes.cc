@@ -3,7 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,7 +12,6 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
-#include "libcore/base/unique_fd.h"
 
 namespace tp2::owned {
 namespace {
@@ -91,12 +90,17 @@ std::vector<Process> Descendants(pid_t root) {
   return found;
 }
 
+// By number: glibc 2.36 declares its wrappers without C linkage.
+UniqueFd OpenPidfd(pid_t pid) {
+  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
 void SignalProcess(const Process& process, int number) {
-  const UniqueFd pidfd(::pidfd_open(process.pid, 0));
+  const UniqueFd pidfd = OpenPidfd(process.pid);
   if (!pidfd.is_open()) return;
   // From here on the descriptor means one process; check that it is the one that was seen.
   if (ReadProcess(process.pid).start_ticks != process.start_ticks) return;
-  ::pidfd_send_signal(pidfd.get(), number, nullptr, 0);
+  ::syscall(SYS_pidfd_send_signal, pidfd.get(), number, nullptr, 0);
 }
 
 }  // namespace tp2::owned

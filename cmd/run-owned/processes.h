@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "libcore/base/unique_fd.h"
+
 namespace tp2::owned {
 
 struct Process {
@@ -31,6 +33,10 @@ std::string WaitChannel(pid_t pid);
 
 // Children of `root`, their children and so on; dead ones included, root not.
 std::vector<Process> Descendants(pid_t root);
+
+// A descriptor that means this process and no later one with its number; readable once it has
+// ended. Not open when there is none.
+UniqueFd OpenPidfd(pid_t pid);
 
 // Signals exactly this process: not one that has got its number since.
 void SignalProcess(const Process& process, int number);
