@@ -6,6 +6,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "cmd/run-owned/verdict.h"
 #include "libcore/base/error.h"
 #include "libcore/base/file.h"
+#include "libcore/base/json.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/config/env.h"
 #include "libcore/config/settings.h"
@@ -53,6 +55,19 @@ std::string Join(const std::vector<std::string>& words, const char* separator) {
   return text;
 }
 
+// The command as one line: words that hold more than plain characters are quoted as JSON.
+std::string CommandText(const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  for (const std::string& word : command) {
+    const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+      return c > ' ' && c <= '~' && c != '"' && c != '\\';
+    });
+    words.push_back(is_plain ? word
+                             : Json(word).dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  return Join(words, " ");
+}
+
 // What a run would do and whether something is in its way; takes and starts nothing.
 int DryRun(const Options& options, const Cards& cards) {
   std::string text = absl::StrCat("mode       ", std::string(ModeName(options.mode)), "\n");
@@ -75,7 +90,7 @@ int DryRun(const Options& options, const Cards& cards) {
                   options.cap_ms - options.kill_margin_ms, " ms, nothing alive after ",
                   options.cap_ms, " ms\n", "log        ", options.log_path, "\n", "telemetry  ",
                   options.wants_telemetry ? options.telemetry_path : "none", "\n", "summary    ",
-                  options.summary_path, "\n", "command    ", Join(options.command, " "), "\n");
+                  options.summary_path, "\n", "command    ", CommandText(options.command), "\n");
   const absl::Status printed = PrintResult(text);
   if (!printed.ok()) return Refuse(kExitOwnFailure, printed);
   if (busy.empty()) return 0;
@@ -189,7 +204,7 @@ absl::StatusOr<int> Supervise(const Options& options, Cards& cards, PermitWatch*
       options.progress == "always" || (options.progress == "auto" && ::isatty(STDERR_FILENO) == 1);
   Monitor monitor(options, &cards, permit, &guard, signal_fd.get(), &outputs, shows_progress);
   monitor.Event(absl::StrCat("run-owned ", std::string(ModeName(options.mode)), ": ",
-                             Join(options.command, " ")));
+                             CommandText(options.command)));
   monitor.Event("CUDA_VISIBLE_DEVICES=" + devices);
   const std::string callers = CallersDevices();
   if (!callers.empty() && callers != devices) {
