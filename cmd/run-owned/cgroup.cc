@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "libcore/base/error.h"
@@ -81,6 +83,28 @@ std::vector<pid_t> Cgroup::Pids() const {
 
 bool Cgroup::Kill() const { return Write(path_ + "/cgroup.kill", "1"); }
 
-bool Cgroup::Remove() const { return ::rmdir(path_.c_str()) == 0 || errno == ENOENT; }
+bool Cgroup::IsPopulated() const {
+  std::ifstream events(path_ + "/cgroup.events");
+  std::string key;
+  for (int value = 0; events >> key >> value;) {
+    if (key == "populated") return value != 0;
+  }
+  return false;
+}
+
+bool Cgroup::Remove() const {
+  std::error_code error;
+  std::vector<std::string> folders = {path_};
+  for (auto entry = std::filesystem::recursive_directory_iterator(path_, error);
+       !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
+    if (entry->is_directory(error)) folders.push_back(entry->path());
+  }
+  // Parents come before their children in the list.
+  bool is_removed = true;
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+    is_removed = ::rmdir(folder->c_str()) == 0 || errno == ENOENT;
+  }
+  return is_removed;
+}
 
 }  // namespace tp2::owned

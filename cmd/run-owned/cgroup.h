@@ -24,9 +24,12 @@ class Cgroup {
   const std::string& path() const { return path_; }
   // Moves the calling process in. False when that fails.
   bool Enter() const;
+  // Of the group itself; groups that the job made below it are not listed.
   std::vector<pid_t> Pids() const;
+  // Whether anything lives in it or below it.
+  bool IsPopulated() const;
   bool Kill() const;
-  // Only an empty group goes. False when it is not empty yet.
+  // With the groups below it. False when one of them is not empty yet.
   bool Remove() const;
 
  private:

@@ -69,7 +69,7 @@ bool JobTree::Kill(const std::vector<Process>& alive) const {
 }
 
 bool JobTree::ConfirmEmpty() {
-  if (!Alive().empty()) return false;
+  if (!Alive().empty() || (group_ != nullptr && group_->IsPopulated())) return false;
   if (!is_main_reaped_) {
     int status = 0;
     const pid_t reaped = ::waitpid(main_, &status, WNOHANG);
@@ -82,7 +82,7 @@ bool JobTree::ConfirmEmpty() {
   // for certain.
   while (::waitpid(-1, nullptr, WNOHANG) > 0) {
   }
-  return errno == ECHILD && (group_ == nullptr || group_->Pids().empty());
+  return errno == ECHILD && (group_ == nullptr || !group_->IsPopulated());
 }
 
 }  // namespace tp2::owned

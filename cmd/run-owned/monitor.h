@@ -15,6 +15,7 @@
 #include "cmd/run-owned/permit.h"
 #include "cmd/run-owned/preflight.h"
 #include "cmd/run-owned/verdict.h"
+#include "libcore/base/clock.h"
 #include "libcore/telemetry/stale_watch.h"
 #include "libcore/telemetry/totals.h"
 
@@ -71,7 +72,7 @@ class Monitor {
   void LoseTelemetry(const std::string& why);
   void CheckPermitNow(int64_t now_ns);
   void CheckClocks(int64_t now_ns);
-  void CheckGuard(int64_t now_ns);
+  void CheckGuard();
   void RequestStop(Cause cause, const std::string& why);
   void TakeOver(const std::string& why);
   void SetEnd(const GuardMessage& message);
@@ -93,7 +94,8 @@ class Monitor {
   bool is_guard_gone_ = false;
   bool has_permit_event_ = false;
   std::optional<Cause> stop_cause_;
-  std::optional<int64_t> unanswered_since_ns_;
+  SteadyClock steady_;
+  std::optional<int64_t> unanswered_since_ns_;  // of steady_
   telemetry::StaleWatch stale_;
   int64_t wall_offset_ns_;
   int64_t progress_ns_ = 0;

@@ -1,8 +1,10 @@
 #include "cmd/run-owned/spawn.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,6 +42,8 @@ void ResetSignals() {
   ::dup2(null.get(), STDIN_FILENO);
   ::dup2(options.out_fd, STDOUT_FILENO);
   ::dup2(options.err_fd, STDERR_FILENO);
+  // Also what our own caller left open: a job that stays behind must hold nothing of anybody.
+  ::syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   ::setenv("CUDA_VISIBLE_DEVICES", options.visible_devices.c_str(), 1);
   // The order of the UUIDs is the order of the ranks.
   ::unsetenv("CUDA_DEVICE_ORDER");

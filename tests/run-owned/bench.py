@@ -115,11 +115,11 @@ class Bench:
                 words += [flag, value]
         if '--permit' not in options and mode == 'pair':
             words += ['--permit', self.permit]
-        command = [PYTHON, '-S', '-c', job] if isinstance(job, str) else list(job)
+        command = [PYTHON, '-E', '-S', '-c', job] if isinstance(job, str) else list(job)
         return words + list(options) + ['--'] + command
 
     def start(self, job, **kwargs):
-        run = {key: kwargs.pop(key) for key in ('env', 'user', 'stdout', 'stderr', 'preexec_fn', 'cwd',
+        run = {key: kwargs.pop(key) for key in ('env', 'user', 'stdout', 'stderr', 'preexec_fn', 'close_fds',
                                                 'start_new_session') if key in kwargs}
         run.setdefault('stdout', subprocess.PIPE)
         run.setdefault('stderr', subprocess.PIPE)

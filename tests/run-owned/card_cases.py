@@ -211,7 +211,7 @@ def unknown_error(bench):
 @case('-', '--dry-run shows the plan, takes nothing and ends like the real run')
 def dry_run(bench):
     code, out, err = bench.run('print("ran")', options=('--dry-run',))
-    check(code == 0 and UUIDS[0].encode() in out and b'(free)' in out and b'ran"' in out, f'{code} {out} {err}')
+    check(code == 0 and UUIDS[0].encode() in out and b'(free)' in out and b'ran' in out, f'{code} {out} {err}')
     check(not os.path.exists(bench.log) and os.listdir(bench.path('locks')) == [], 'nothing is left')
     process = bench.start_waiting(WAIT, log=bench.path('first'))
     code, out, err = bench.run('print("ran")', options=('--dry-run',))

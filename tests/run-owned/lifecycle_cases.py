@@ -103,6 +103,14 @@ def guard_stopped(bench):
     check(not is_alive(pid), 'the job is left')
 
 
+@case('20', 'TERM to the guard ends the job as TERM to run-owned does')
+def guard_told(bench):
+    process = bench.start_waiting()
+    send(guard_of(process), signal.SIGTERM)
+    bench.finish(process, 143)
+    bench.expect_verdict('signal')
+
+
 @case('21', 'TERM, INT and HUP to run-owned end the job and leave a summary')
 def signalled(bench):
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -210,6 +218,23 @@ def outlives(bench, options):
     pid = number_after(bench.log_text(), '\nrunning ')
     check(any(text.startswith(str(pid)) for text in summary['leftovers']), str(summary['leftovers']))
     check(not is_alive(pid) and summary['child']['exit_code'] == 0, 'it is left')
+
+
+@case('36', 'a job that hides in a control group below its own is found and the groups are removed')
+def nested_group(bench):
+    job = ('import os, time\n'
+           'group = open("/proc/self/cgroup").read().split("0::")[1].split()[0]\n'
+           'mount = [line.split()[4] for line in open("/proc/self/mountinfo") if " - cgroup2 " in line][0]\n'
+           'os.mkdir(mount + group + "/inner")\n'
+           'if os.fork() == 0:\n'
+           '  os.setsid()\n'
+           '  open(mount + group + "/inner/cgroup.procs", "w").write("0")\n'
+           '  print("run" "ning", os.getpid(), flush=True)\n'
+           'time.sleep(60)')
+    if os.geteuid() != 0 or not any(' - cgroup2 ' in line for line in open('/proc/self/mountinfo')):
+        raise Skip('needs a control group of its own')
+    stopped_by_permit(bench, job)
+    check(not os.path.exists(bench.summary()['control_group']), 'the group is left')
 
 
 @both_ways('37', 'a background helper of the same group is ended and reported: 125')

@@ -114,6 +114,11 @@ def solo_against_pair(bench):
 
 @case('B24', 'a job that leaves a daemon behind never holds the locks')
 def daemon_has_no_lock(bench):
+    extra = os.dup(0)
+    os.set_inheritable(extra, True)
     code, out, _ = bench.run('import os; print(sorted(os.readlink(f"/proc/self/fd/{fd}") for fd in '
-                             'os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")))')
-    check(code == 0 and b'.lock' not in out and b'run.log' not in out, f'descriptors of the job: {out}')
+                             'os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")))',
+                             close_fds=False)
+    os.close(extra)
+    check(code == 0 and out.count(b"'") == 6, f'three descriptors and no more: {out}')
+    check(b'.lock' not in out and b'run.log' not in out, f'descriptors of the job: {out}')

@@ -9,6 +9,8 @@ from bench import WAIT, Failure, Skip, wait_for
 def _strace(bench, job, flags, **kwargs):
     if shutil.which('strace') is None:
         raise Skip('needs strace')
+    if subprocess.run(['strace', '-o', '/dev/null', 'true'], capture_output=True, check=False).returncode != 0:
+        raise Skip('needs the right to trace processes')
     out = bench.path('trace')
     words = ['strace', '-f', '-s', '4096', '-o', out, *flags, *bench.arguments(job, **kwargs)]
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
