@@ -64,7 +64,8 @@ def card_lost(bench):
     bench.set_cards(script(card1__code=15))
     bench.finish(process, 4)
     summary = bench.expect_verdict('child')
-    check(summary['is_telemetry_lost'] and any('lost' in text for text in summary['warnings']), str(summary['warnings']))
+    warnings = summary['warnings']
+    check(summary['is_telemetry_lost'] and any('lost' in text for text in warnings), str(warnings))
     check(any(card['error'] for sample in bench.samples() for card in sample['cards']), 'samples tell it')
 
 

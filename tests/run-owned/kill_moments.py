@@ -35,7 +35,8 @@ def one(lane, number, delay_s, cgroup):
     process.wait()
     # run-owned and its guard carry the job's text in their command lines; they are told apart by the option.
     def job_pids():
-        return [pid for pid in bench.pids_with(marker) if b'--lock-dir' not in open(f'/proc/{pid}/cmdline', 'rb').read()]
+        return [pid for pid in bench.pids_with(marker)
+                if b'--lock-dir' not in open(f'/proc/{pid}/cmdline', 'rb').read()]
     had_job = 'job started' in lane.log_text(log)
     while True:
         # In this order: what is alive now was alive when the lock is then seen free.

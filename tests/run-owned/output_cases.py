@@ -42,7 +42,8 @@ def disk_full(bench):
     try:
         for code, expected in ((0, 125), (7, 7)):
             log = os.path.join(folder, f'log{code}')
-            job = f'print("x" * 200000, flush=True); import time; time.sleep(0.5); print("last"); raise SystemExit({code})'
+            job = ('print("x" * 200000, flush=True); import time; time.sleep(0.5); print("last"); '
+                   f'raise SystemExit({code})')
             got, out, err = bench.run(job, log=log)
             check(got == expected and out.endswith(b'last\n') and len(out) > 200000, f'{got}, {len(out)} bytes')
             check('No space left' in err and '"schema": "run-owned/1"' in err and '"last_samples"' in err, err[:500])
