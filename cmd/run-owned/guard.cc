@@ -158,6 +158,9 @@ void GuardLoop::TakeMessages() {
       case GuardMessage::kHurry:
         ladder_->Hurry(now_ns);
         break;
+      case GuardMessage::kPing:
+        Tell(GuardMessage::kAck);
+        break;
       case GuardMessage::kGoodbye:
         is_goodbye_ = true;
         break;

@@ -33,10 +33,12 @@ struct GuardMessage {
     kStart,    // go
     kStop,     // a: Cause
     kHurry,    // no grace
+    kPing,     // answer with kAck
     kGoodbye,  // everything is written; end once nothing is left
     // From the guard.
     kStarted,    // a: pid of the job's first process; text: control group or empty
     kCannotRun,  // a: errno
+    kAck,        // to kPing: the guard is at work
     kNote,       // text: a step, for the log
     kLeftover,   // a: pid; text: name
     kStuck,      // the ladder has done what it can

@@ -44,15 +44,18 @@ std::vector<Process> JobTree::Alive() const {
   return alive;
 }
 
-void JobTree::Signal(int number, const std::vector<Process>& alive) const {
+void JobTree::SignalGroup(int number) const {
   if (!is_main_reaped_) ::kill(-main_, number);
+}
+
+void JobTree::SignalOthers(int number, const std::vector<Process>& alive) const {
   for (const Process& process : alive) {
     if (process.group != main_ || is_main_reaped_) SignalProcess(process, number);
   }
 }
 
 bool JobTree::Kill(const std::vector<Process>& alive) const {
-  if (!is_main_reaped_) ::kill(-main_, SIGKILL);
+  SignalGroup(SIGKILL);
   const bool took_part = group_ != nullptr && group_->Kill();
   std::vector<Process> targets = alive;
   for (int round = 0; round < kStopRounds && !took_part && !targets.empty(); ++round) {

@@ -23,8 +23,10 @@ class JobTree {
   // Living processes of the job; dead ones that `root` adopted are reaped on the way, `main` is
   // not, so that its number and its group's stay its own.
   std::vector<Process> Alive() const;
-  // To the job's group, then to everyone outside of it.
-  void Signal(int number, const std::vector<Process>& alive) const;
+  // To the job's group: needs no look at the process table first.
+  void SignalGroup(int number) const;
+  // To everyone outside of the group.
+  void SignalOthers(int number, const std::vector<Process>& alive) const;
   // As hard as it gets: group, control group, everyone left. True when the control group took part.
   bool Kill(const std::vector<Process>& alive) const;
   // Whether nothing is left, without the gap that reading a changing process table has. Reaps

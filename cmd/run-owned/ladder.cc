@@ -28,11 +28,13 @@ void Ladder::Begin(int64_t now_ns, int64_t kill_by_ns) {
   if (phase_ != Phase::kIdle) return;
   phase_ = Phase::kTerm;
   kill_ns_ = std::min(now_ns + times_.grace_ns, std::max(now_ns, kill_by_ns));
+  job_->SignalGroup(SIGTERM);
+  // A stopped process does not see TERM before it continues.
+  job_->SignalGroup(SIGCONT);
   const std::vector<Process> alive = job_->Alive();
   if (alive.empty()) return;
-  job_->Signal(SIGTERM, alive);
-  // A stopped process does not see TERM before it continues.
-  job_->Signal(SIGCONT, alive);
+  job_->SignalOthers(SIGTERM, alive);
+  job_->SignalOthers(SIGCONT, alive);
   log_(absl::StrCat("TERM and CONT to ", Names(alive)));
 }
 

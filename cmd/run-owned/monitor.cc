@@ -25,8 +25,9 @@ using telemetry::Sample;
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 constexpr int kTickMs = 200;
-// A guard that does not act on a stop within this is replaced.
+// A guard that does not answer within this while the job must end is replaced.
 constexpr int64_t kGuardAnswerNs = 2 * kNsPerSecond;
+constexpr int64_t kPingNs = kNsPerSecond / 2;
 constexpr int kFinalSampleMs = 1500;
 constexpr size_t kKeptSamples = 1024;
 constexpr size_t kMaxEvents = 1000;
@@ -166,7 +167,6 @@ void Monitor::RequestStop(Cause cause, const std::string& why) {
   stop_cause_ = cause;
   Event(absl::StrCat("stop: ", why));
   if (cause == Cause::kPermit) record_.is_permit_held = false;
-  unanswered_since_ns_ = steady_.NowNs();
   SendMessage(guard_->socket.get(), GuardMessage::kStop, static_cast<int32_t>(cause));
 }
 
@@ -250,8 +250,10 @@ void Monitor::TakeGuardMessages() {
       case GuardMessage::kEmpty:
         SetEnd(*message);
         break;
-      case GuardMessage::kNote: {
+      case GuardMessage::kAck:
         unanswered_since_ns_.reset();
+        break;
+      case GuardMessage::kNote: {
         const std::string text = message->text;
         constexpr std::string_view kWarning = "warning: ";
         text.starts_with(kWarning) ? Warn(text.substr(kWarning.size())) : Event(text);
@@ -263,18 +265,21 @@ void Monitor::TakeGuardMessages() {
   }
 }
 
-// Measured on a clock that a suspended machine does not advance: at resume the guard gets its time.
+// Once the job must end, the guard must show that it is at work: it may have been stopped. Measured
+// on a clock that a suspended machine does not advance: at resume the guard gets its time.
 void Monitor::CheckGuard() {
   if (is_over_) return;
   if (is_guard_gone_) return TakeOver("the guard is gone");
   if (!job_started_ns_.has_value()) return;
+  const bool is_overdue = BootNowNs() - *job_started_ns_ > options_.cap_ms * kNsPerMs;
+  if (!is_overdue && !stop_cause_.has_value()) return;
   const int64_t now_ns = steady_.NowNs();
-  if (!unanswered_since_ns_.has_value() && !stop_cause_.has_value() &&
-      BootNowNs() - *job_started_ns_ > options_.cap_ms * kNsPerMs) {
-    unanswered_since_ns_ = now_ns;
+  if (!unanswered_since_ns_.has_value() && now_ns - pinged_ns_ >= kPingNs) {
+    SendMessage(guard_->socket.get(), GuardMessage::kPing);
+    unanswered_since_ns_ = pinged_ns_ = now_ns;
   }
   if (unanswered_since_ns_.has_value() && now_ns - *unanswered_since_ns_ > kGuardAnswerNs) {
-    TakeOver("the guard does not act");
+    TakeOver("the guard does not answer");
   }
 }
 
@@ -296,11 +301,12 @@ void Monitor::TakeOver(const std::string& why) {
   Ladder ladder(&job, {.grace_ns = 0, .give_up_ns = options_.give_up_ms * kNsPerMs},
                 [this](const std::string& text) { Event(text); });
   ladder.Hurry(BootNowNs());
-  while (!ladder.is_done() && !ladder.is_stuck()) {
+  // However long it takes: there is no guard any more to keep the locks.
+  while (!ladder.is_done()) {
     ::poll(nullptr, 0, 10);
     ladder.Tick(BootNowNs());
+    if (ladder.is_stuck()) record_.end.verdict = Verdict::kStuck;
   }
-  if (ladder.is_stuck()) record_.end.verdict = Verdict::kStuck;
   if (!record_.cgroup_path.empty()) group.Remove();
   record_.end.wait_status = job.main_status().value_or(0);
 }

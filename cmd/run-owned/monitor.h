@@ -96,6 +96,7 @@ class Monitor {
   std::optional<Cause> stop_cause_;
   SteadyClock steady_;
   std::optional<int64_t> unanswered_since_ns_;  // of steady_
+  int64_t pinged_ns_ = 0;                       // of steady_
   telemetry::StaleWatch stale_;
   int64_t wall_offset_ns_;
   int64_t progress_ns_ = 0;

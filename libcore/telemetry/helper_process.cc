@@ -160,11 +160,12 @@ HelperProcess::HelperProcess(HelperProcess&& other) noexcept
 HelperProcess::~HelperProcess() {
   if (pid_ < 0) return;
   to_helper_.Reset();
-  ::kill(pid_, SIGTERM);
-  for (int waited_ms = 0; waited_ms < 2 * kTermMs; waited_ms += 5) {
+  constexpr int kStepMs = 5;
+  for (int waited_ms = 0; waited_ms < 3 * kPatienceMs; waited_ms += kStepMs) {
     if (::waitpid(pid_, nullptr, WNOHANG) != 0) return;
-    if (waited_ms == kTermMs) ::kill(pid_, SIGKILL);
-    ::poll(nullptr, 0, 5);
+    if (waited_ms == kPatienceMs) ::kill(pid_, SIGTERM);
+    if (waited_ms == 2 * kPatienceMs) ::kill(pid_, SIGKILL);
+    ::poll(nullptr, 0, kStepMs);
   }
 }
 

@@ -27,8 +27,9 @@ class HelperProcess {
 
   HelperProcess(HelperProcess&& other) noexcept;
   HelperProcess& operator=(HelperProcess&&) = delete;
-  // SIGTERM, then SIGKILL after kTermMs: a driver may freeze a card whose reader is killed in the
-  // middle of a call. A helper that is stuck in the kernel is left to the system.
+  // Asks the helper to end, then SIGTERM, then SIGKILL, with kPatienceMs after each: a driver may
+  // freeze a card whose reader is killed in the middle of a call. A helper that is stuck in the
+  // kernel is left to the system.
   ~HelperProcess();
 
   // Call first. Errors: kUnavailable with NVML's own words, kDeadlineExceeded.
@@ -49,7 +50,7 @@ class HelperProcess {
   absl::Status RequestSample();
 
  private:
-  static constexpr int kTermMs = 500;
+  static constexpr int kPatienceMs = 400;
 
   HelperProcess(pid_t pid, UniqueFd to_helper, UniqueFd from_helper)
       : pid_(pid), to_helper_(std::move(to_helper)), from_helper_(std::move(from_helper)) {}

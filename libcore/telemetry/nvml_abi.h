@@ -30,7 +30,11 @@ inline constexpr unsigned kNvmlLinkRecovery = 1;
 inline constexpr unsigned kNvmlLinkCrcFlit = 2;
 inline constexpr unsigned kNvmlLinkCrcData = 3;
 inline constexpr unsigned kNvmlMaxLinks = 18;
-// Field values.
+// Field values. The link counters are sums over all links of a card.
+inline constexpr unsigned kNvmlFieldCrcFlitTotal = 38;
+inline constexpr unsigned kNvmlFieldCrcDataTotal = 45;
+inline constexpr unsigned kNvmlFieldReplayTotal = 52;
+inline constexpr unsigned kNvmlFieldRecoveryTotal = 59;
 inline constexpr unsigned kNvmlFieldMemoryTemperature = 82;
 inline constexpr unsigned kNvmlFieldEnergy = 83;
 inline constexpr unsigned kNvmlFieldPowerAverage = 185;

@@ -76,6 +76,13 @@ Json ToJson(const CardSample& card) {
     for (const LinkField& field : kLinkCounters) entry[field.key] = OrNull(link.*field.member);
     json["links"].push_back(entry);
   }
+  json["link_totals"] = nullptr;
+  if (card.link_totals.has_value()) {
+    json["link_totals"] = Json::object();
+    for (const LinkField& field : kLinkCounters) {
+      json["link_totals"][field.key] = OrNull((*card.link_totals).*field.member);
+    }
+  }
   return json;
 }
 
@@ -105,6 +112,12 @@ absl::StatusOr<CardSample> CardSampleFromJson(const Json& json) {
     link.is_active = entry.value("is_active", Json(false)) == Json(true);
     for (const LinkField& field : kLinkCounters) link.*field.member = Number(entry, field.key);
     card.links.push_back(link);
+  }
+  if (json.contains("link_totals") && json["link_totals"].is_object()) {
+    card.link_totals.emplace();
+    for (const LinkField& field : kLinkCounters) {
+      (*card.link_totals).*field.member = Number(json["link_totals"], field.key);
+    }
   }
   return card;
 }

@@ -26,7 +26,7 @@ inline constexpr ClockReason kClockReasons[] = {
 struct LinkSample {
   unsigned link = 0;
   bool is_active = false;
-  // Since the driver was loaded.
+  // Since the driver was loaded; of one link, or of all links of a card together.
   std::optional<uint64_t> replay = {};
   std::optional<uint64_t> recovery = {};
   std::optional<uint64_t> crc_flit = {};
@@ -57,6 +57,8 @@ struct CardSample {
   std::optional<uint64_t> memory_total_bytes = {};
   std::optional<std::vector<ProcessSample>> processes = {};
   std::vector<LinkSample> links = {};
+  // The driver's own sums; they can stay at 0 while a link counts.
+  std::optional<LinkSample> link_totals = {};
 };
 
 // All cards of a run, rank by rank.

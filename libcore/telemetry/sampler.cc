@@ -73,7 +73,6 @@ void ReadProcesses(const NvmlFunctions& nvml, NvmlDevice device, CardSample& car
   }
 }
 
-// Per-link counters, not the field totals: those can succeed with 0 while a link counts.
 void ReadLinks(const NvmlFunctions& nvml, NvmlDevice device, CardSample& card) {
   for (unsigned number = 0; number < kNvmlMaxLinks; ++number) {
     unsigned is_active = 0;
@@ -95,6 +94,21 @@ void ReadLinks(const NvmlFunctions& nvml, NvmlDevice device, CardSample& card) {
                           .crc_flit = counter(kNvmlLinkCrcFlit),
                           .crc_data = counter(kNvmlLinkCrcData)});
   }
+}
+
+void ReadLinkTotals(const NvmlFunctions& nvml, NvmlDevice device, CardSample& card) {
+  if (nvml.field_values == nullptr || card.links.empty()) return;
+  NvmlFieldValue fields[4] = {};
+  fields[0].field = kNvmlFieldReplayTotal;
+  fields[1].field = kNvmlFieldRecoveryTotal;
+  fields[2].field = kNvmlFieldCrcFlitTotal;
+  fields[3].field = kNvmlFieldCrcDataTotal;
+  for (NvmlFieldValue& field : fields) field.result = kNvmlFunctionNotFound;
+  if (nvml.field_values(device, 4, fields) != kNvmlSuccess) return;
+  card.link_totals = LinkSample{.replay = FieldNumber(fields[0]),
+                                .recovery = FieldNumber(fields[1]),
+                                .crc_flit = FieldNumber(fields[2]),
+                                .crc_data = FieldNumber(fields[3])};
 }
 
 }  // namespace
@@ -155,6 +169,7 @@ CardSample Sampler::ReadCard(const CardInfo& info) const {
   }
   ReadProcesses(nvml, device, card);
   ReadLinks(nvml, device, card);
+  ReadLinkTotals(nvml, device, card);
   return card;
 }
 

@@ -104,6 +104,14 @@ std::optional<uint64_t> CardTotals::LinkErrors() const {
       if (grown.has_value()) sum = sum.value_or(0) + *grown;
     }
   }
+  if (sum.has_value() || !first_->link_totals.has_value() || !last_->link_totals.has_value()) {
+    return sum;
+  }
+  for (const Counter& counter : kCounters) {
+    const std::optional<uint64_t> grown =
+        Delta(*first_->link_totals, *last_->link_totals, counter.member);
+    if (grown.has_value()) sum = sum.value_or(0) + *grown;
+  }
   return sum;
 }
 

@@ -19,8 +19,8 @@ class CardTotals {
   // `boot_ns` of the sample that the reading belongs to; readings in order of time.
   void Add(const CardSample& card, int64_t boot_ns);
 
-  // Sum over all links of replay, recovery and CRC counts since the first reading; absent when no
-  // link of the card counts.
+  // Sum over all links of replay, recovery and CRC counts since the first reading: from the links'
+  // own counters, from the card's totals only when no link counts; absent when neither does.
   std::optional<uint64_t> LinkErrors() const;
   std::optional<uint64_t> PowerMaxMw() const;
   Json ToJson() const;

@@ -175,6 +175,16 @@ def link_errors(bench):
     check(code == 0, 'two are allowed')
 
 
+@case('B28', 'totals that stay at 0 while a link counts do not hide it; totals count where links do not')
+def totals_and_links(bench):
+    bench.set_cards(script(card0__link0__replay='0,7', card0__total__replay=0, card1__total__recovery='1,4',
+                           **{f'card1__link{link}__{counter}': None for link in range(2)
+                              for counter in ('replay', 'recovery', 'crc_flit', 'crc_data')}))
+    check(bench.run('pass')[0] == 0, 'runs')
+    errors = [card['telemetry']['link_errors'] for card in bench.summary()['cards']]
+    check(errors == [7, 3], str(errors))
+
+
 @case('51', 'a compute process on a card is refused with --exclusive only')
 def foreign(bench):
     bench.set_cards(script(card1__processes=os.getpid()))

@@ -281,8 +281,24 @@ def ignores(bench, options):
     check(bench.summary()['child']['signal'] == 9, 'KILL ended it')
 
 
+@case('49', 'a permit withdrawn while the cap ends the job: the grace goes on and the cap is the verdict')
+def permit_during_cap(bench):
+    options = ('--cap-ms', '4400', '--grace-ms', '3000')
+    process = bench.start_waiting(IGNORE_TERM, options=options)
+    wait_for(lambda: 'TERM and CONT' in bench.log_text(), 'TERM')
+    bench.set_permit('owner=SOMEBODY\n')
+    bench.finish(process, 124)
+    check(bench.expect_verdict('cap')['duration_s'] > 4, 'the guard was replaced in the middle of the grace')
+
+
+@case('40', 'what cannot be killed at the cap stays the guard\'s business')
+def unkillable_at_cap(bench):
+    unkillable(bench, lambda: None, ('--cap-ms', '1500', '--give-up-ms', '3500'))
+
+
 @case('40', 'what cannot be killed: the ladder ends, the locks stay held until it is gone')
-def unkillable(bench):
+def unkillable(bench, end=None, options=()):
+    end = end or (lambda: bench.set_permit('owner=SOMEBODY\n'))
     freezer = f'/sys/fs/cgroup/freezer/run-owned-test-{os.getpid()}-{time.monotonic_ns()}'
     if not os.access('/sys/fs/cgroup/freezer/cgroup.procs', os.W_OK):
         raise Skip('needs a version 1 freezer to hold a process in state D')
@@ -292,18 +308,17 @@ def unkillable(bench):
             file.write(text)
     os.mkdir(freezer)
     try:
-        process = bench.start_waiting()
+        process = bench.start_waiting(options=options)
         pid = job_pid(bench)
         write('cgroup.procs', str(pid))
         write('freezer.state', 'FROZEN')
         guard = guard_of(process)
-        bench.set_permit('owner=SOMEBODY\n')
+        end()
         bench.finish(process, 125)
         bench.expect_verdict('stuck')
+        check(is_alive(guard), 'the guard is gone')
         check(f'cannot be killed: pid {pid}' in bench.log_text() and 'state D' in bench.log_text(), bench.log_text())
         check(is_alive(pid) and bench.is_locked(0) and bench.is_locked(1), 'the locks are held')
-        code, _, err = bench.run('print("ran")', log=bench.path('second'))
-        check(code == 123, 'the permit is asked first')
         bench.set_permit('RX-TP2SAFE')
         code, _, err = bench.run('print("ran")', log=bench.path('second'))
         check(code == 125 and f'pid {guard}' in err, f'the next run names the guard: {err}')

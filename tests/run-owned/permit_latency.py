@@ -23,6 +23,9 @@ time.sleep(30)
 '''
 
 
+WAYS = ('replaced', 'removed', 'truncated', 'moved')
+
+
 def one(bin_dir, number):
     lane = bench.Bench(bin_dir)
     try:
@@ -43,10 +46,15 @@ def main():
     parser.add_argument('bin_dir')
     parser.add_argument('--runs', type=int, default=200)
     arguments = parser.parse_args()
-    took = sorted(one(arguments.bin_dir, number) for number in range(arguments.runs))
+    took = [one(arguments.bin_dir, number) for number in range(arguments.runs)]
+    for way, name in enumerate(WAYS):
+        part = sorted(took[way::len(WAYS)])
+        print(f'# {name:<10} p50 {part[len(part) // 2] * 1e3:6.1f} ms  maximum {part[-1] * 1e3:6.1f} ms')
+    took.sort()
     p50, worst = took[len(took) // 2], took[-1]
-    print(f'{arguments.runs} withdrawals: permit to SIGTERM p50 {p50 * 1e3:.0f} ms, minimum {took[0] * 1e3:.1f} ms, '
-          f'maximum {worst * 1e3:.0f} ms')
+    print(f'{arguments.runs} withdrawals: permit to SIGTERM p50 {p50 * 1e3:.0f} ms, p90 '
+          f'{took[len(took) * 9 // 10] * 1e3:.0f} ms, maximum {worst * 1e3:.0f} ms; load {os.getloadavg()[0]:.1f} on '
+          f'{os.cpu_count()} cores')
     return 0 if p50 <= 0.15 and worst <= 0.5 else 1
 
 

@@ -45,6 +45,27 @@ TEST(CardTotals, ACardWithoutCountersHasNoErrorsToReport) {
   EXPECT_TRUE(totals.ToJson()["link_errors"].is_null());
 }
 
+TEST(CardTotals, LinksOutrankTotalsThatStayAtZero) {
+  CardTotals totals;
+  CardSample card = Card(1, 0, 0);
+  card.link_totals = LinkSample{.replay = 0, .recovery = 0};
+  totals.Add(card, 0);
+  card.links[0].replay = 7;
+  totals.Add(card, kSecond);
+  EXPECT_EQ(totals.LinkErrors(), 7u);
+}
+
+TEST(CardTotals, TotalsCountWhereLinksDoNot) {
+  CardTotals totals;
+  CardSample card{.uuid = "GPU-1"};
+  card.links = {{.link = 0, .is_active = true}};
+  card.link_totals = LinkSample{.replay = 2, .crc_data = 1};
+  totals.Add(card, 0);
+  card.link_totals = LinkSample{.replay = 4, .crc_data = 4};
+  totals.Add(card, kSecond);
+  EXPECT_EQ(totals.LinkErrors(), 5u);
+}
+
 TEST(CardTotals, AFailedReadingEndsNeitherMaximaNorDifferences) {
   CardTotals totals;
   totals.Add(Card(351'000, 0, 1), 0);

@@ -11,7 +11,8 @@
 //   cardN.power_mw .power_average_mw .limit_mw .sm_mhz .memory_mhz .temperature .pstate .reasons
 //     .used .total .energy_mj
 //   cardN.processes               pids, separated by spaces
-//   cardN.links                   how many; cardN.linkM.replay .recovery .crc_flit .crc_data
+//   cardN.links                   how many; cardN.linkM.replay .recovery .crc_flit .crc_data, and
+//     the field values of all links together, cardN.total.replay and so on
 //
 // A number that the script does not give is "not supported". TP2_FAKE_OLD builds a library without
 // the newer symbols, TP2_FAKE_BROKEN one without a symbol that nothing works without.
@@ -173,10 +174,14 @@ NvmlReturn nvmlDeviceGetFieldValues(NvmlDevice device, int count, NvmlFieldValue
   const NvmlReturn code = Enter(Card(device));
   for (int i = 0; code == 0 && i < count; ++i) {
     const unsigned field = fields[i].field;
-    const char* key = field == tp2::telemetry::kNvmlFieldPowerInstant   ? "power_mw"
-                      : field == tp2::telemetry::kNvmlFieldPowerAverage ? "power_average_mw"
-                      : field == tp2::telemetry::kNvmlFieldEnergy       ? "energy_mj"
-                                                                        : "memory_temperature";
+    const char* key = field == tp2::telemetry::kNvmlFieldPowerInstant    ? "power_mw"
+                      : field == tp2::telemetry::kNvmlFieldPowerAverage  ? "power_average_mw"
+                      : field == tp2::telemetry::kNvmlFieldEnergy        ? "energy_mj"
+                      : field == tp2::telemetry::kNvmlFieldReplayTotal   ? "total.replay"
+                      : field == tp2::telemetry::kNvmlFieldRecoveryTotal ? "total.recovery"
+                      : field == tp2::telemetry::kNvmlFieldCrcFlitTotal  ? "total.crc_flit"
+                      : field == tp2::telemetry::kNvmlFieldCrcDataTotal  ? "total.crc_data"
+                                                                         : "memory_temperature";
     const std::optional<unsigned long long> number = Number(Card(device) + "." + key);
     fields[i].result = number.has_value() ? 0 : kNotSupported;
     fields[i].value_type = tp2::telemetry::kNvmlUlonglong;
