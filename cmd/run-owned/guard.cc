@@ -188,6 +188,8 @@ void GuardLoop::Stop(Cause cause, int64_t now_ns) {
   if (ladder_->has_begun() || HasMainEnded()) return;
   cause_ = cause;
   ladder_->Begin(now_ns, started_ns_ + (options_.cap_ms - options_.kill_margin_ms) * kNsPerMs);
+  // The members may be gone before anyone could list them.
+  Note(absl::StrCat("TERM and CONT to process group ", main_));
 }
 
 void GuardLoop::ReportLeftovers(const std::vector<Process>& alive) {

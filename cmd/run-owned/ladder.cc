@@ -35,7 +35,7 @@ void Ladder::Begin(int64_t now_ns, int64_t kill_by_ns) {
   if (alive.empty()) return;
   job_->SignalOthers(SIGTERM, alive);
   job_->SignalOthers(SIGCONT, alive);
-  log_(absl::StrCat("TERM and CONT to ", Names(alive)));
+  log_(absl::StrCat("after TERM and CONT alive: ", Names(alive)));
 }
 
 void Ladder::Hurry(int64_t now_ns) {

@@ -13,7 +13,9 @@ def _strace(bench, job, flags, **kwargs):
         raise Skip('needs the right to trace processes')
     out = bench.path('trace')
     words = ['strace', '-f', '-s', '4096', '-o', out, *flags, *bench.arguments(job, **kwargs)]
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               # The leak check of the address sanitizer cannot run under a tracer.
+                               env=dict(os.environ, ASAN_OPTIONS='detect_leaks=0'))
     bench.started.append(process)
     return process, out
 
