@@ -4,11 +4,12 @@
 # usage: scripts/ci.sh [STAGE...]      without stages: all of them except clang-tidy
 #   tidy        layering and style rules, their self-test, formatting, shellcheck (seconds)
 #   dev         g++: everything builds, every public header compiles alone, all CPU tests
-#   clang       clang++ with warnings as errors, all CPU tests
-#   asan        address and undefined-behaviour sanitizers, all CPU tests
+#   clang       clang++ with warnings as errors, the tests that pin bits
+#   asan        address and undefined-behaviour sanitizers, all CPU tests of compiled code
 #   tsan        thread sanitizer, the tests of code that starts threads or serves clients
 #   fuzz        every fuzz target for FUZZ_SECONDS (default 15) from its corpus
-#   bits        one digest from every compiler, optimization level and vector width
+#   bits        one digest from -O3 and from a machine without AVX; the stages above run the same
+#               digests with g++ -O2, clang++ -O2 and the sanitizers, scripts/bits.sh in all ways
 #   clang-tidy  static analysis of host files that differ from main (all of them: preset tidy)
 #
 # Prints one line per stage and a table of times at the end. Packages come from scripts/setup.sh.
@@ -16,15 +17,16 @@ set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# run_tests FOLDER: below build/; quiet unless something fails; style has a stage of its own.
-# A test preset's filters win over the command line, so the folder is named instead of the preset.
+# run_tests FOLDER [CTEST_OPTION...]: below build/; quiet unless something fails; style has a stage
+# of its own. A test preset's filters win over the command line, so the folder is named instead.
 run_tests() {
-  local log
-  log=$(log_file "ctest-${1//\//-}")
-  ctest --test-dir "$repo_root/build/$1" --parallel "$(nproc)" --no-tests=error \
-    --output-on-failure --label-exclude 'gpu|pair|bench|tidy' >"$log" 2>&1 ||
+  local log folder=$1
+  shift
+  log=$(log_file "ctest-${folder//\//-}")
+  ctest --test-dir "$repo_root/build/$folder" --parallel "$(nproc)" --no-tests=error \
+    --output-on-failure --label-exclude 'gpu|pair|bench|tidy' "$@" >"$log" 2>&1 ||
     { tail -n 80 "$log" >&2
-      fail 1 "tests in build/$1 failed; the whole log is $log"; }
+      fail 1 "tests in build/$folder failed; the whole log is $log"; }
   grep -E 'tests passed' "$log"
 }
 
@@ -41,14 +43,18 @@ stage_dev() {
   run_tests dev
 }
 
+# The second front end sees all of the product and the tests that pin bits; the other tests say
+# nothing about a compiler that the first one does not.
 stage_clang() {
-  configure_and_build clang
-  run_tests clang
+  local folder
+  configure_and_build clang cmd/all tests/math/all tests/exl3/all tests/drafter/all
+  for folder in math exl3 drafter; do run_tests "clang/tests/$folder"; done
 }
 
 stage_asan() {
   configure_and_build asan
-  run_tests asan
+  # The NumPy reference against the golden files runs no compiled code.
+  run_tests asan --exclude-regex 'reference\.check_(exl3|golden|controls|compare)'
 }
 
 # Only the folders whose code starts threads or serves clients; the rest has nothing to race.
@@ -88,7 +94,7 @@ stage_fuzz() {
   done
 }
 
-stage_bits() { "$repo_root/scripts/bits.sh"; }
+stage_bits() { "$repo_root/scripts/bits.sh" gcc-O3 gcc-v2; }
 
 # Seven seconds a file: only what this branch changes; without a main branch, everything.
 stage_clang_tidy() {

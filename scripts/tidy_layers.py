@@ -6,11 +6,12 @@ from tidy_core import rule
 
 # Folder -> layer. An include goes down; sideways and upwards only where SIDEWAYS says so.
 LAYERS = {'base': 0, 'math': 0, 'model': 1, 'contract': 1, 'report': 1, 'config': 1,
-          'checkpoint': 2, 'exl3': 2, 'telemetry': 2, 'shard': 3, 'tuning': 3, 'device': 3,
+          'checkpoint': 2, 'exl3': 2, 'telemetry': 2, 'capture': 2, 'shard': 3, 'tuning': 3, 'device': 3,
           'ops': 4, 'collectives': 4, 'graphs': 5, 'transport': 5, 'drafter': 6,
           'server': 7, 'client': 7, 'parity': 7, 'bench': 7}
-# Loaded weights are EXL3 matrices; a session's limits and windows are the model's.
-SIDEWAYS = {('checkpoint', 'exl3'), ('contract', 'model')}
+# Loaded weights are EXL3 matrices; a session's limits and windows are the model's; a capture is made
+# of safetensors files.
+SIDEWAYS = {('checkpoint', 'exl3'), ('contract', 'model'), ('capture', 'checkpoint')}
 # Folders that may see less than everything below them.
 ONLY = {'math': r'math/', 'base': r'base/', 'transport': r'(transport|base)/',
         'telemetry': r'(telemetry|base)/', 'contract': r'(contract|base|model)/',
@@ -18,7 +19,8 @@ ONLY = {'math': r'math/', 'base': r'base/', 'transport': r'(transport|base)/',
         'server': r'(server|base|math|model|contract|report|config|telemetry|transport)/'
                   r'|drafter/step_engine\.h'}
 # Nothing below the drafter knows what a request is.
-REQUEST_BLIND = ('shard', 'tuning', 'device', 'ops', 'collectives', 'graphs', 'checkpoint', 'exl3')
+REQUEST_BLIND = ('shard', 'tuning', 'device', 'ops', 'collectives', 'graphs', 'checkpoint', 'exl3',
+                 'capture')
 
 
 def folder_of(path):

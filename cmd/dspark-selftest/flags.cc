@@ -19,6 +19,9 @@ void AddCommon(CLI::App& app, Flags& flags, const char* rounds_text) {
       ->option_text(rounds_text)
       ->group("Input");
   app.add_option("--seed", flags.seed, "of rows and anchors")->option_text("N [1]")->group("Input");
+  app.add_option("--record", flags.record_dir, "folder for a capture of the local engine's STEPs")
+      ->option_text("DIR")
+      ->group("Output");
   app.add_option("--backend", flags.backend, "of the local engine: auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->option_text("NAME [auto]")

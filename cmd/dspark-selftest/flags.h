@@ -19,7 +19,8 @@ struct Flags {
   int latency_rounds = 60;
   uint64_t seed = 1;
   int64_t timeout_ms = 30'000;
-  std::string json_path;  // empty: no file
+  std::string json_path;   // empty: no file
+  std::string record_dir;  // empty: no capture
 };
 
 // A value: end with it. Bad flags are reported on stderr.

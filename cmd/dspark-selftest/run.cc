@@ -16,6 +16,7 @@
 #include "libcore/base/json.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/drafter/make_engine.h"
+#include "libcore/parity/recording_engine.h"
 #include "libcore/report/exit_code.h"
 #include "libcore/report/output.h"
 #include "libcore/transport/tcp.h"
@@ -171,11 +172,19 @@ absl::StatusOr<bool> RunCommand(const Flags& flags) {
                                             client::ClientOptions{.timeout_ms = flags.timeout_ms});
   };
   TP2_ASSIGN_OR_RETURN(
-      const std::unique_ptr<StepEngine> engine,
+      std::unique_ptr<StepEngine> engine,
       MakeEngine(
           {.model_dir = flags.model_dir, .backend = flags.backend, .thread_count = flags.threads}));
-  return flags.command == Command::kContract ? RunContract(flags, connect, engine.get())
-                                             : RunRounds(flags, connect, engine.get());
+  const auto run = [&](StepEngine* local) {
+    return flags.command == Command::kContract ? RunContract(flags, connect, local)
+                                               : RunRounds(flags, connect, local);
+  };
+  if (flags.record_dir.empty()) return run(engine.get());
+  TP2_ASSIGN_OR_RETURN(const std::unique_ptr<RecordingEngine> recorder,
+                       RecordingEngine::Create(std::move(engine), flags.record_dir));
+  TP2_ASSIGN_OR_RETURN(const bool passed, run(recorder.get()));
+  TP2_RETURN_IF_ERROR(recorder->Finish());
+  return passed;
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "libcore/config/worker_config.h"
 #include "libcore/config/yaml_config.h"
 #include "libcore/drafter/make_engine.h"
+#include "libcore/parity/recording_engine.h"
 #include "libcore/report/exit_code.h"
 #include "libcore/report/output.h"
 #include "libcore/server/step_server.h"
@@ -106,6 +107,16 @@ class SignalWatcher {
   std::thread thread_;
 };
 
+// A capture that failed does not change how the worker ends: it served.
+void EndRecording(RecordingEngine& recorder, const std::string& dir) {
+  const absl::Status recorded = recorder.Finish();
+  if (recorded.ok()) {
+    spdlog::info("recorded {} rounds in {}", recorder.round_count(), dir);
+  } else {
+    spdlog::error("no capture in {}: {}", dir, std::string(recorded.message()));
+  }
+}
+
 absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
   Phases phases;
   SignalWatcher signals;
@@ -115,7 +126,7 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
   TP2_RETURN_IF_ERROR(
       phases.Done("config", absl::StrFormat("dspark-serve %s (%s)", build.version, build.git_id)));
 
-  TP2_ASSIGN_OR_RETURN(const std::unique_ptr<StepEngine> engine,
+  TP2_ASSIGN_OR_RETURN(std::unique_ptr<StepEngine> engine,
                        MakeEngine({.model_dir = config.model_dir,
                                    .backend = config.backend,
                                    .max_positions = config.max_model_len,
@@ -129,6 +140,13 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
                       info.portable_bits ? "" : ", bits not portable")));
   TP2_RETURN_IF_ERROR(PrintResult("identity   " + Hex(info.identity_digest) + "\n"));
 
+  RecordingEngine* recorder = nullptr;
+  if (!config.record_dir.empty()) {
+    TP2_ASSIGN_OR_RETURN(std::unique_ptr<RecordingEngine> recording,
+                         RecordingEngine::Create(std::move(engine), config.record_dir));
+    recorder = recording.get();
+    engine = std::move(recording);
+  }
   server::ServerOptions options;
   options.service.max_strikes = config.max_consecutive_failures;
   options.drain_ms = config.drain_ms;
@@ -140,7 +158,9 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
   signals.Watch(&server);
   server.Listen(std::move(listener));
   TP2_RETURN_IF_ERROR(phases.Done("ready", "listening on " + bound));
-  return server.Run();
+  const server::ServeEnd end = server.Run();
+  if (recorder != nullptr) EndRecording(*recorder, config.record_dir);
+  return end;
 }
 
 }  // namespace

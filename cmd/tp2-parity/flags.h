@@ -8,14 +8,29 @@
 
 namespace tp2::parity {
 
+enum class Command { kSelf, kShards, kRun, kInspect, kExplain };
+
 struct Flags {
+  Command command = Command::kSelf;
   std::string model_dir;
   std::vector<std::string> modes = {"one-card"};
   std::string backend = "auto";
   int rounds = 41;
   uint64_t seed = 1;
   int threads = 0;
+  int tp = 2;
   std::string expected_digest;  // empty: modes are only compared with each other
+  // Captures.
+  std::string capture_dir;
+  std::string mode = "one-card";
+  std::string window;    // empty: every window that the capture has
+  std::string mutation;  // empty: none
+  int64_t max_rounds = 0;
+  int64_t round = 0;
+  int block = 0;
+  std::string json_path;  // empty: none; "-": stdout
+  std::string junit_path;
+  bool may_replace = false;
 };
 
 // A value: end with it. Bad flags are reported on stderr.

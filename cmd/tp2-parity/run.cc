@@ -2,6 +2,8 @@
 
 #include <iostream>
 
+#include "cmd/tp2-parity/captures.h"
+#include "cmd/tp2-parity/shards.h"
 #include "libcore/base/digest.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/drafter/make_engine.h"
@@ -34,9 +36,26 @@ absl::StatusOr<bool> SelfIsEqual(const Flags& flags) {
 }  // namespace
 
 int Run(const Flags& flags) {
-  const absl::StatusOr<bool> is_equal = SelfIsEqual(flags);
-  if (!is_equal.ok()) return ReportStatus("tp2-parity", is_equal.status());
-  return *is_equal ? kExitOk : kExitCheckFailed;
+  absl::StatusOr<bool> has_passed = false;
+  switch (flags.command) {
+    case Command::kSelf:
+      has_passed = SelfIsEqual(flags);
+      break;
+    case Command::kShards:
+      has_passed = ShardsAreEqual(flags);
+      break;
+    case Command::kRun:
+      has_passed = CaptureIsExplained(flags);
+      break;
+    case Command::kInspect:
+      has_passed = InspectCapture(flags);
+      break;
+    case Command::kExplain:
+      has_passed = ExplainBlock(flags);
+      break;
+  }
+  if (!has_passed.ok()) return ReportStatus("tp2-parity", has_passed.status());
+  return *has_passed ? kExitOk : kExitCheckFailed;
 }
 
 }  // namespace tp2::parity

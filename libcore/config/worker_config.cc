@@ -84,6 +84,11 @@ constexpr SettingSpec kSettings[] = {
      .choices = "debug|info|warn|error|off",
      .group = "Service",
      .help = "log on stderr"},
+    {.name = "record",
+     .kind = SettingKind::kText,
+     .default_text = "",
+     .group = "Service",
+     .help = "folder for a capture of all STEPs"},
 };
 
 }  // namespace
@@ -103,7 +108,8 @@ absl::StatusOr<WorkerConfig> ToWorkerConfig(const Settings& settings) {
       .max_consecutive_failures = static_cast<int>(settings.Integer("max-consecutive-failures")),
       .threads = static_cast<int>(settings.Integer("threads")),
       .drain_ms = settings.Integer("drain-ms"),
-      .log_level = settings.Text("log-level")};
+      .log_level = settings.Text("log-level"),
+      .record_dir = settings.Text("record")};
   if (config.model_dir.empty()) {
     return MakeError(absl::StatusCode::kInvalidArgument,
                      {.what = "model",

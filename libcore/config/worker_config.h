@@ -24,6 +24,7 @@ struct WorkerConfig {
   int threads = 0;
   int64_t drain_ms = 0;
   std::string log_level;
+  std::string record_dir;  // empty: no capture is written
 };
 
 std::span<const SettingSpec> WorkerSettings();

@@ -26,8 +26,9 @@ Drafter<O>::Drafter(EngineInfo info, std::unique_ptr<Checkpoint> checkpoint, std
   std::vector<int32_t> block_out_rows(kMaxBlockRows);
   for (int row = 0; row < kMaxBlockRows; ++row) block_out_rows[row] = row;
   for (const ShardPlan& plan : plans) {
-    ranks_.push_back(std::make_unique<RankType>(*ops_, config_, plan,
-                                                CutWeights(config_, checkpoint_->weights(), plan)));
+    const RankWeights weights =
+        ops_->Place(plan.rank, CutWeights(config_, checkpoint_->weights(), plan));
+    ranks_.push_back(std::make_unique<RankType>(*ops_, config_, plan, weights));
     RankType& rank = *ranks_.back();
     ops_->Upload(rank.index, std::span<const int32_t>(block_out_rows), rank.block_out_rows.data());
   }
@@ -41,6 +42,7 @@ inline absl::Status BadArgument(const std::string& what, const std::string& expe
 
 template <OpSet O>
 absl::Status Drafter<O>::CheckInsert(const InsertRows& rows) const {
+  if (!is_healthy()) return absl::AbortedError("drafter: poisoned pair; restart the process");
   if (rows.slot < 0 || rows.slot >= kSlotCount) {
     return BadArgument("slot", absl::StrCat("0 to ", kSlotCount - 1), absl::StrCat(rows.slot));
   }
@@ -111,6 +113,9 @@ absl::Status Drafter<O>::TakeErrors() {
     const absl::Status status = ops_->error(rank.index).Take();
     if (first.ok()) first = status;
   });
+  if constexpr (requires { ops_->Recover(); }) {
+    if (!first.ok()) ops_->Recover();
+  }
   return first;
 }
 
@@ -206,8 +211,19 @@ absl::StatusOr<StepOutputs> Drafter<O>::Step(const StepRequest& request) {
   const int64_t inserted_ns = clock_.NowNs();
   const int requests = static_cast<int>(request.entries.size());
   ForEachRank([&](RankType& rank) { UploadBlock(rank, request); });
-  for (int stage = 0; stage < config_.stages; ++stage) RunStage(stage, requests);
-  RunHead(requests, request.n_out);
+  const auto draft = [&] {
+    for (int stage = 0; stage < config_.stages; ++stage) RunStage(stage, requests);
+    RunHead(requests, request.n_out);
+    // Op sets whose ranks learn of each other's errors only through an exchange end a STEP with
+    // one.
+    if constexpr (requires { ops_->CloseStep(); }) ops_->CloseStep();
+  };
+  // An observer copies to the host in between, which a repeated body cannot.
+  if (observer_ != nullptr) {
+    draft();
+  } else {
+    ops_->Repeat(requests * (kBlockRows + 1) + request.n_out, draft);
+  }
   StepOutputs outputs = Collect(request);
   TP2_RETURN_IF_ERROR(TakeErrors());
   outputs.insert_ns = inserted_ns - start_ns;

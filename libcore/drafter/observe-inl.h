@@ -2,6 +2,7 @@
 // names.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,8 @@ void Drafter<O>::Observe(const RankType& rank, const char* name, int stage, cons
   for (const int64_t extent : shape) count *= extent;
   std::vector<T> host(static_cast<size_t>(count));
   ops_->Download(rank.index, values, std::span<T>(host));
-  std::vector<float> wide;
-  for (const T value : host) wide.push_back(Widened(value));
+  std::vector<float> wide(host.size());
+  std::transform(host.begin(), host.end(), wide.begin(), [](T value) { return Widened(value); });
   observer_->OnTensor(TensorName(name, stage), std::move(shape), wide);
 }
 

@@ -77,6 +77,8 @@ struct EngineInfo {
   std::vector<std::string> device_names;
 };
 
+class StepObserver;
+
 // Thread-compatible: one thread drives it.
 class StepEngine {
  public:
@@ -96,6 +98,10 @@ class StepEngine {
   // Inserts, then drafts. All arguments of all entries are checked before anything runs; errors as
   // Insert.
   virtual absl::StatusOr<StepOutputs> Step(const StepRequest& request) = 0;
+
+  // Shows intermediate tensors of later steps (observer.h); nullptr ends it. False when this engine
+  // has nothing to show.
+  virtual bool SetObserver(StepObserver* observer) { return false; }
 
   // False once the engine cannot be used again in this process.
   virtual bool is_healthy() const = 0;

@@ -82,7 +82,7 @@ const float* ValueTable(Codebook codebook) {
 }
 
 void DecodeTile(const uint16_t* units, int bits, Codebook codebook, Fp16* values) {
-  std::array<uint16_t, kTileWeights> states;
+  std::array<uint16_t, kTileWeights> states = {};
   TileStates(units, bits, states.data());
   for (int p = 0; p < kTileWeights; ++p) {
     values[TileRow(p) * kTile + TileColumn(p)] = StateValue(codebook, states[p]);
@@ -100,7 +100,7 @@ void HadamardBothSides(int k, int n, double* values) {
 
 std::vector<double> DecodeGrid(const MatrixView& matrix, WeightForm form) {
   std::vector<double> grid(static_cast<size_t>(matrix.k) * matrix.n);
-  std::array<uint16_t, kTileWeights> states;
+  std::array<uint16_t, kTileWeights> states = {};
   for (int i = 0; i < matrix.k / kTile; ++i) {
     for (int j = 0; j < matrix.n / kTile; ++j) {
       TileStates(matrix.trellis + i * matrix.tile_row_pitch + j * matrix.tile_units(), matrix.bits,

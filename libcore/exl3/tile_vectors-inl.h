@@ -102,7 +102,7 @@ struct GroupPattern {
 };
 
 HWY_INLINE GroupPattern MakeGroupPattern(int bits) {
-  GroupPattern pattern;
+  GroupPattern pattern = {};
   pattern.bits = bits;
   for (int j = 0; j < 8; ++j) {
     const int bit = (j + 1) * bits;

@@ -29,7 +29,7 @@ struct GateChoice {
 // route_scale.
 TP2_HD inline GateChoice ChooseExperts(const float* affinity, const float* bias, int expert_count,
                                        int top_k, float route_scale) {
-  GateChoice choice;
+  GateChoice choice = {};
   float scores[kMaxExpertsPerToken];
   int filled = 0;
   for (int e = 0; e < expert_count; ++e) {

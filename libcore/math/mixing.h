@@ -44,7 +44,7 @@ TP2_HD inline void SinkhornStep(float (&c)[kStreams][kStreams], bool over_rows, 
 // norm_eps).
 TP2_HD inline MixCoefficients ComputeMix(const float* dots, float inverse_rms,
                                          const MixParameters& parameters) {
-  MixCoefficients mix;
+  MixCoefficients mix = {};
   const float* base = parameters.base;
   for (int i = 0; i < kStreams; ++i) {
     const float pre = std::fma(dots[i] * inverse_rms, parameters.scale[0], base[i]);

@@ -21,7 +21,7 @@ class FirstError {
   // The latched failure as a status, and an empty latch.
   absl::Status Take() {
     if (op_ == nullptr) return absl::OkStatus();
-    const absl::Status status = absl::InternalError(absl::StrCat(op_, ": ", what_));
+    absl::Status status = absl::InternalError(absl::StrCat(op_, ": ", what_));
     op_ = nullptr;
     return status;
   }

@@ -15,6 +15,7 @@
 #include "libcore/math/gate.h"
 #include "libcore/math/mixing.h"
 #include "libcore/model/drafter_config.h"
+#include "libcore/ops/window_rows.h"
 #include "libcore/shard/rank_weights.h"
 
 namespace tp2 {
@@ -119,13 +120,6 @@ struct UpdateArgs {
   const S* y = nullptr;  // [rows, dim]
   const MixCoefficients* mix = nullptr;
   int rows = 0;
-};
-
-// The context keys of one request: `row_count` rows of `slot`'s ring from position `begin`.
-struct WindowRows {
-  int64_t begin = 0;
-  int32_t slot = 0;
-  int32_t row_count = 0;
 };
 
 // Sink attention with one shared K = V row per key, then the inverse rotation. Keys: the request's

@@ -48,6 +48,10 @@ concept OpSet = requires(
   { ops.Upload(rank, std::span<const float>(), std::declval<float*>()) } -> std::same_as<void>;
   { ops.Download(rank, std::declval<const float*>(), std::span<float>()) } -> std::same_as<void>;
   { ops.template Allocate<float>(rank, int64_t{1}).data() } -> std::same_as<float*>;
+  // The rank's weights where the operations can read them.
+  { ops.Place(rank, std::declval<const RankWeights&>()) } -> std::same_as<RankWeights>;
+  // Runs a body that enqueues the same operations whenever the key is the same.
+  { ops.Repeat(int{}, std::declval<void (*)()>()) } -> std::same_as<void>;
   { ops.error(rank) } -> std::same_as<FirstError&>;
 };
 

@@ -62,7 +62,7 @@ WorkloadRound Workload::Next() {
   WorkloadRound round;
   round.n_out = 1 + static_cast<int>(rng_.Below(kBlockRows));
   const int requests = 1 + static_cast<int>(rng_.Below(kMaxRequests));
-  std::array<int, kSlotCount> slots;
+  std::array<int, kSlotCount> slots = {};
   for (int slot = 0; slot < kSlotCount; ++slot) slots[slot] = slot;
   for (int i = 0; i < requests; ++i) {
     std::swap(slots[i], slots[i + rng_.Below(kSlotCount - i)]);

@@ -7,8 +7,6 @@
 namespace tp2 {
 namespace {
 
-constexpr int kVocabTile = 256;  // the head kernel's column tile
-
 // Rank `rank`'s part of `extent` in `tp` equal parts, each a multiple of `unit`.
 absl::StatusOr<Span> EvenCut(const char* what, int extent, int unit, int tp, int rank) {
   if (extent % (tp * unit) != 0) {

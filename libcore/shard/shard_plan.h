@@ -14,6 +14,9 @@ namespace tp2 {
 // partial 1).
 inline constexpr int kHalves = 2;
 
+inline constexpr int kVocabTile =
+    256;  // the head kernel's column tile: the vocabulary is cut there
+
 struct Span {
   int begin = 0;
   int end = 0;

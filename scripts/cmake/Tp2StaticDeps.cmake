@@ -17,4 +17,8 @@ foreach(target IN LISTS imported)
     endforeach()
   endif()
 endforeach()
+# pkg-config gives link names, not targets with a location. Highway has no archive in Debian: bundles carry its .so.
+if(EXISTS /usr/lib/x86_64-linux-gnu/libxxhash.a)
+  set_target_properties(PkgConfig::xxhash PROPERTIES INTERFACE_LINK_LIBRARIES /usr/lib/x86_64-linux-gnu/libxxhash.a)
+endif()
 add_link_options(-static-libstdc++ -static-libgcc)

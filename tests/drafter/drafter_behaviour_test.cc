@@ -288,15 +288,17 @@ TEST_F(DrafterBehaviour, TheLastPositionIsUsableAndTheNextIsNot) {
 }
 
 TEST(MakeEngine, RefusesWhatItCannotDo) {
-  const auto refusal = [](EngineOptions options) {
-    options.model_dir = options.model_dir.empty() ? kGoldenDir : options.model_dir;
+  const auto refusal = [](const auto& change) {
+    EngineOptions options;
+    options.model_dir = kGoldenDir;
+    change(options);
     return std::string(MakeEngine(options).status().message());
   };
-  EXPECT_THAT(refusal({.backend = "gpu"}), HasSubstr("backend"));
-  EXPECT_THAT(refusal({.mode = "triple"}), HasSubstr("mode"));
-  EXPECT_THAT(refusal({.max_positions = 0}), HasSubstr("max-model-len"));
-  EXPECT_THAT(refusal({.max_positions = 1048577}), HasSubstr("max-model-len"));
-  EXPECT_THAT(refusal({.model_dir = "/nowhere"}), HasSubstr("/nowhere"));
+  EXPECT_THAT(refusal([](auto& o) { o.backend = "gpu"; }), HasSubstr("backend"));
+  EXPECT_THAT(refusal([](auto& o) { o.mode = "triple"; }), HasSubstr("mode"));
+  EXPECT_THAT(refusal([](auto& o) { o.max_positions = 0; }), HasSubstr("max-model-len"));
+  EXPECT_THAT(refusal([](auto& o) { o.max_positions = 1048577; }), HasSubstr("max-model-len"));
+  EXPECT_THAT(refusal([](auto& o) { o.model_dir = "/nowhere"; }), HasSubstr("/nowhere"));
 }
 
 }  // namespace

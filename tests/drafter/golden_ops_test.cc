@@ -365,7 +365,9 @@ class OpComparison {
     // about 1.
     const double value_bound = std::is_same_v<S, float> ? bounds_.exact_max : 2e-3;
     ExpectMax("top2_values", values, value_bound);
-    if (std::is_same_v<S, float>) EXPECT_EQ(ids, Golden("top2_ids")) << round_.name;
+    if (std::is_same_v<S, float>) {
+      EXPECT_EQ(ids, Golden("top2_ids")) << round_.name;
+    }
   }
 
   OpBounds bounds_;

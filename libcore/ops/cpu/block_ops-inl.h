@@ -148,7 +148,7 @@ typename CpuOps<S, L>::StreamDots CpuOps<S, L>::DotStreams(const S* streams, int
 template <class S, class L>
 void CpuOps<S, L>::Mix(int rank, const MixArgs<S>& args) {
   const StreamDots streams = DotStreams(args.streams, args.rows, args.weights.fn, kMixOutputs);
-  MixParameters parameters;
+  MixParameters parameters = {};
   std::copy_n(args.weights.scale, 3, parameters.scale);
   std::copy_n(args.weights.base, kMixOutputs, parameters.base);
   parameters.hc_eps = config_.hc_eps;

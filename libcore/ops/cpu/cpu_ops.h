@@ -31,6 +31,13 @@ class CpuOps {
     return Buffer<T>(static_cast<size_t>(count));
   }
 
+  RankWeights Place(int rank, const RankWeights& host) const { return host; }
+
+  template <class Body>
+  void Repeat(int key, Body&& body) {
+    body();
+  }
+
   template <class T>
   void Upload(int rank, std::span<const T> host, T* out) {
     std::copy(host.begin(), host.end(), out);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include "libcore/exl3/linear.h"
@@ -38,10 +39,9 @@ inline std::vector<ExpertJob> GroupByExpert(const ExpertsArgs& args, int top_k) 
   for (auto& [expert, job] : routed) jobs.push_back(std::move(job));
   ExpertJob& shared = jobs.emplace_back();
   shared.expert = &args.stage->shared;
-  for (int row = 0; row < args.rows; ++row) {
-    shared.rows.push_back(row);
-    shared.weights.push_back(1.0f);
-  }
+  shared.rows.resize(static_cast<size_t>(args.rows));
+  std::iota(shared.rows.begin(), shared.rows.end(), 0);
+  shared.weights.assign(static_cast<size_t>(args.rows), 1.0f);
   return jobs;
 }
 

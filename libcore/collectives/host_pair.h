@@ -1,0 +1,68 @@
+// Two ranks in one process, each driven by a thread of its own, joined by the protocol: the pair's
+// collectives without cards. What the device kernels compute, this computes: one fp32 addition in
+// rank order and one rounding, the best two of both vocabulary parts.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "libcore/collectives/host_sys.h"
+#include "libcore/collectives/protocol.h"
+#include "libcore/math/argmax.h"
+
+namespace tp2::coll {
+
+// "local timeout, invalid id" for the bits of an error word.
+std::string ErrorText(uint32_t error_bits);
+
+// The first token a rank owns and the one after its last.
+struct TokenRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+};
+
+struct HostPairOptions {
+  int64_t max_values = 0;  // floats of the largest all-reduce
+  std::array<TokenRange, 2> tokens;
+  uint64_t timeout_ns = uint64_t{2} * 1000 * 1000 * 1000;
+  uint32_t max_epoch = kMaxEpoch;
+};
+
+// Thread-safe in this sense: operations of rank r are called by r's thread alone; Cancel by any;
+// Reset and error words while both ranks are idle.
+class HostPair {
+ public:
+  explicit HostPair(const HostPairOptions& options);
+
+  // sum[i] = half of rank 0 [i] + half of rank 1 [i], fp32. `sum` may be `half`. False: refused or
+  // failed, `sum` is not to be used.
+  bool AllReduce(int rank, const float* half, int64_t count, float* sum);
+
+  // best[i] = best two of both ranks' best[i]. Every candidate the peer sends must be a token of
+  // its part or none at all.
+  bool Exchange(int rank, TopTwo* best, int count);
+
+  // Ends a STEP; see protocol.h.
+  bool CloseStep(int rank);
+
+  // Ends waits of both ranks; the pair refuses until Reset.
+  void Cancel();
+
+  uint32_t error(int rank) const;
+
+  // Clears errors, cancellation and inboxes and starts the next generation. Both ranks must be
+  // idle. After 15 resets tags could repeat: kFailedPrecondition.
+  absl::Status Reset();
+
+ private:
+  HostPairOptions options_;
+  HostSys sys_;
+  std::array<Header, 2> headers_;
+  std::array<std::vector<Line>, 2> inboxes_;
+  std::array<RankView, 2> views_;
+};
+
+}  // namespace tp2::coll

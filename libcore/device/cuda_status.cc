@@ -1,0 +1,38 @@
+#include "libcore/device/cuda_status.h"
+
+#include <string>
+
+#include "libcore/base/error.h"
+
+namespace tp2::device {
+namespace {
+
+absl::StatusCode CodeOf(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return absl::StatusCode::kResourceExhausted;
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorInitializationError:
+    case cudaErrorInvalidDevice:
+    case cudaErrorDevicesUnavailable:
+    case cudaErrorSystemNotReady:
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorNoKernelImageForDevice:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kAborted;
+  }
+}
+
+}  // namespace
+
+absl::Status ToStatus(cudaError_t error, const std::string& call) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  return MakeError(CodeOf(error), {.what = call,
+                                   .expected = "success",
+                                   .got = std::string(cudaGetErrorName(error)) + " (" +
+                                          cudaGetErrorString(error) + ")"});
+}
+
+}  // namespace tp2::device

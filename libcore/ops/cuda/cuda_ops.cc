@@ -1,0 +1,204 @@
+// Setup, copies, error words and graphs of the CUDA op set.
+#include "libcore/ops/cuda/cuda_ops.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "libcore/base/error.h"
+#include "libcore/base/status_macros.h"
+#include "libcore/device/cuda_status.h"
+#include "libcore/exl3/linear.h"
+#include "libcore/ops/cuda/kernels.h"
+
+namespace tp2 {
+namespace {
+
+constexpr int kMaxRows = kMaxRequests * kBlockRows;
+constexpr int kMarkovRequests = kMaxRequests;
+// Products of at most this many outputs may be split over K.
+constexpr int kMaxSplitOutputs = 64 * 1024;
+
+template <class T>
+absl::Status AllocateInto(device::Buffer<T>& buffer, int64_t count) {
+  TP2_ASSIGN_OR_RETURN(buffer, device::Buffer<T>::Create(count));
+  return absl::OkStatus();
+}
+
+// What the kernels' fixed register and shared memory plans ask of a config.
+absl::Status CheckSizes(const DrafterConfig& config) {
+  const bool fits = config.head_dim <= cuda::kMaxAttentionDims &&
+                    config.heads / config.o_groups % cuda::kAttentionHeads == 0 &&
+                    int64_t{config.dim} <= 16384 && config.moe_inter <= 16384;
+  if (fits) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kUnimplemented,
+                   {.what = "CUDA op set",
+                    .expected = absl::StrCat("head_dim up to ", cuda::kMaxAttentionDims,
+                                             ", an even number of heads per group, dim and "
+                                             "moe_inter up to 16384"),
+                    .got = absl::StrCat("head_dim ", config.head_dim, ", heads ", config.heads,
+                                        ", dim ", config.dim, ", moe_inter ", config.moe_inter),
+                    .next = "use --backend cpu"});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const DrafterConfig& config,
+                                                         int rank_count, int64_t max_positions,
+                                                         const device::DeviceInfo& device) {
+  TP2_RETURN_IF_ERROR(CheckSizes(config));
+  TP2_RETURN_IF_ERROR(TP2_CUDA(cudaSetDevice(device.ordinal)));
+  TP2_RETURN_IF_ERROR(TP2_CUDA(cuda::PreloadKernels()));
+  std::unique_ptr<CudaOps> ops(new CudaOps(config, rank_count));
+  ops->multiprocessors_ = device.multiprocessors;
+  TP2_RETURN_IF_ERROR(ops->Initialize(max_positions));
+  return ops;
+}
+
+CudaOps::~CudaOps() {
+  for (const auto& [key, graph] : graphs_) cudaGraphExecDestroy(graph);
+}
+
+absl::Status CudaOps::Initialize(int64_t max_positions) {
+  TP2_ASSIGN_OR_RETURN(stream_, device::Stream::Create());
+  score_scale_ = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+  TP2_RETURN_IF_ERROR(BuildRopeTable(max_positions));
+  TP2_RETURN_IF_ERROR(AllocateInto(error_words_, static_cast<int64_t>(errors_.size())));
+  const int64_t segments = (int64_t{kStreams} * config_.dim + 1023) / 1024;
+  TP2_RETURN_IF_ERROR(AllocateInto(stream_dots_, kMaxRows * (kMixOutputs + 1) * segments));
+  TP2_RETURN_IF_ERROR(AllocateInto(block_best_, cuda::kMarkovBlocks * kMarkovRequests));
+  TP2_RETURN_IF_ERROR(AllocateInto(partial_sums_, int64_t{cuda::kRowsPerPass} * kMaxSplitOutputs));
+  TP2_RETURN_IF_ERROR(AllocateInto(arrivals_, kMaxSplitOutputs / 128));
+  return BuildExpertBuffers();
+}
+
+absl::Status CudaOps::BuildRopeTable(int64_t max_positions) {
+  const int pairs = config_.rope_dims / 2;
+  std::vector<float> frequencies;
+  for (int pair = 0; pair < pairs; ++pair) {
+    frequencies.push_back(RopeFrequency(config_.rope_theta, config_.rope_dims, pair));
+  }
+  const int64_t positions = max_positions + kBlockRows;
+  std::vector<CosSin> table(static_cast<size_t>(positions) * pairs);
+  for (int64_t p = 0; p < positions; ++p) {
+    RopeTableRow(p, frequencies.data(), pairs, table.data() + p * pairs);
+  }
+  TP2_RETURN_IF_ERROR(AllocateInto(rope_, static_cast<int64_t>(table.size())));
+  TP2_RETURN_IF_ERROR(
+      TP2_CUDA(cudaMemcpyAsync(rope_.data(), table.data(), table.size() * sizeof(CosSin),
+                               cudaMemcpyHostToDevice, stream_.get())));
+  return stream_.Synchronize();
+}
+
+// Routed entries and one item per row for the shared expert.
+int CudaOps::item_capacity() const { return kMaxRows * (config_.experts_per_token + 1); }
+
+// Every routed entry may be alone in its group.
+int CudaOps::group_capacity() const {
+  return kMaxRows * config_.experts_per_token + cuda::GroupsOf(kMaxRows);
+}
+
+int CudaOps::job_capacity() const {
+  return std::min(kMaxRows * config_.experts_per_token, config_.experts) + 1;
+}
+
+absl::Status CudaOps::BuildExpertBuffers() {
+  const int64_t items = item_capacity(), jobs = job_capacity();
+  const int64_t channels = config_.moe_inter, dim = config_.dim;
+  TP2_RETURN_IF_ERROR(AllocateInto(gate_, items * channels));
+  TP2_RETURN_IF_ERROR(AllocateInto(up_, items * channels));
+  TP2_RETURN_IF_ERROR(AllocateInto(parts_, cuda::kMaxHalves * items * dim));
+  TP2_RETURN_IF_ERROR(AllocateInto(up_jobs_, 2 * jobs));
+  TP2_RETURN_IF_ERROR(AllocateInto(down_jobs_, cuda::kMaxHalves * jobs));
+  TP2_RETURN_IF_ERROR(AllocateInto(item_rows_, items));
+  TP2_RETURN_IF_ERROR(AllocateInto(item_weights_, items));
+  TP2_RETURN_IF_ERROR(AllocateInto(row_items_, kMaxRows * config_.experts_per_token));
+  TP2_RETURN_IF_ERROR(AllocateInto(row_sums_, 2 * items + cuda::kRowsPerPass));
+  TP2_RETURN_IF_ERROR(AllocateInto(scales_, 2 * items + cuda::kRowsPerPass));
+  // A body for more groups than a job has reads one group past it.
+  const int64_t widest = std::max<int64_t>(
+      {config_.tap_values(), config_.output_values(), config_.group_inputs(), dim});
+  const int64_t plain = (cuda::GroupsOf(cuda::kRowsPerPass) + 1) * widest;
+  const int64_t experts = (2 * group_capacity() + 1) * std::max(dim, channels);
+  TP2_RETURN_IF_ERROR(AllocateInto(quanta_, 2 * std::max(plain, experts)));
+  return AllocateInto(halves_, cuda::kRowsPerGroup * std::max(plain, experts));
+}
+
+RankWeights CudaOps::Place(int rank, const RankWeights& host) {
+  if (!setup_status_.ok()) return host;
+  absl::StatusOr<RankWeights> placed = cuda::PlaceWeights(config_, host, arena_);
+  if (!placed.ok()) {
+    setup_status_ = placed.status();
+    return host;
+  }
+  for (const RankStage& stage : placed->stages) {
+    if (setup_status_.ok()) setup_status_ = PlaceExperts(stage);
+  }
+  return *std::move(placed);
+}
+
+absl::Status CudaOps::PlaceExperts(const RankStage& stage) {
+  ExpertTable table;
+  TP2_ASSIGN_OR_RETURN(table.experts, cuda::PlaceExpertTable(stage, arena_));
+  const auto note = [&table](const exl3::MatrixView& matrix, bool is_routed) {
+    if (!exl3::HasPortableBits(matrix)) {
+      table.has_half = true;
+    } else if (is_routed) {
+      table.bits.insert(matrix.bits);
+    }
+  };
+  const auto note_expert = [&note](const RankExpert& expert, bool is_routed) {
+    note(expert.w1, is_routed);
+    note(expert.w3, is_routed);
+    for (const exl3::MatrixView& half : expert.w2) note(half, is_routed);
+  };
+  for (const RankExpert& expert : stage.experts) note_expert(expert, true);
+  note_expert(stage.shared, false);
+  expert_tables_[stage.experts[0].w1.trellis] = table;
+  return absl::OkStatus();
+}
+
+void CudaOps::Check(int rank, cudaError_t error) {
+  if (error != cudaSuccess) errors_[rank].Note("cuda", cudaGetErrorString(error));
+}
+
+void CudaOps::CopyIn(int rank, const void* host, size_t bytes, void* out) {
+  Check(rank, cudaMemcpyAsync(out, host, bytes, cudaMemcpyHostToDevice, stream_.get()));
+}
+
+void CudaOps::CopyOut(int rank, const void* in, size_t bytes, void* host) {
+  Check(rank, cudaMemcpyAsync(host, in, bytes, cudaMemcpyDeviceToHost, stream_.get()));
+  Check(rank, cudaStreamSynchronize(stream_.get()));
+}
+
+FirstError& CudaOps::error(int rank) {
+  int word = 0;
+  CopyOut(rank, error_words_.data() + rank, sizeof(word), &word);
+  if (word == static_cast<int>(cuda::KernelError::kRouterNan)) {
+    errors_[rank].Note("router", "a gate logit is not a number");
+  } else if (word == static_cast<int>(cuda::KernelError::kMarkovNan)) {
+    errors_[rank].Note("markov", "a logit is not a number");
+  }
+  if (word != 0) {
+    Check(rank, cudaMemsetAsync(error_words_.data() + rank, 0, sizeof(word), stream_.get()));
+  }
+  return errors_[rank];
+}
+
+bool CudaOps::BeginCapture() {
+  return cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+}
+
+void CudaOps::EndCapture(int key) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  cudaError_t error = cudaStreamEndCapture(stream_.get(), &graph);
+  if (error == cudaSuccess) error = cudaGraphInstantiate(&executable, graph, 0);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  if (error == cudaSuccess) error = cudaGraphUpload(executable, stream_.get());
+  if (error == cudaSuccess) error = cudaGraphLaunch(executable, stream_.get());
+  if (executable != nullptr) graphs_[key] = executable;
+  Check(0, error);
+}
+
+}  // namespace tp2

@@ -1,0 +1,92 @@
+// Plain structs that kernels take: what the host's views become once the weights are on the device.
+// Host and device code; no CUDA header.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "libcore/math/fp16.h"
+#include "libcore/math/fp8.h"
+
+namespace tp2::cuda {
+
+// Rows of one product that share a pass over the weights, and rows of one tensor-core column group:
+// the high and the low part of 4 rows fill the 8 columns of an instruction.
+inline constexpr int kRowsPerPass = 24;
+inline constexpr int kRowsPerGroup = 4;
+
+constexpr int GroupsOf(int rows) { return (rows + kRowsPerGroup - 1) / kRowsPerGroup; }
+
+// exl3::MatrixView in device memory.
+struct DeviceMatrix {
+  const uint16_t* trellis = nullptr;
+  int64_t tile_row_pitch = 0;  // 16-bit units
+  const Fp16* suh = nullptr;
+  const Fp16* svh = nullptr;
+  int k = 0;
+  int n = 0;
+  int bits = 0;
+  int codebook = 0;  // exl3::Codebook
+};
+
+inline constexpr int kCodebookInst = 0;
+inline constexpr int kCodebookMcg = 1;
+inline constexpr int kCodebookMul1 = 2;
+
+// Half16View in device memory.
+struct DeviceHalf16 {
+  const uint16_t* bits = nullptr;
+  bool is_fp16 = false;
+  int rows = 1;
+  int columns = 0;
+};
+
+// One product y = x W over up to kRowsPerPass rows. Item i reads row gather[i] (i without a gather)
+// of x and writes row i of y; its prepared form lies at first_item + i and in group
+// first_group + i / 4 of the workspace. No items: the job is skipped.
+struct LinearJob {
+  DeviceMatrix matrix;
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  const int32_t* gather = nullptr;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  int items = 0;
+  int first_item = 0;
+  int first_group = 0;
+};
+
+// Either one job by value or `job_count` jobs in device memory.
+struct LinearJobs {
+  LinearJob single;
+  const LinearJob* list = nullptr;
+  int job_count = 1;
+  int max_items = 0;   // of any job
+  int max_inputs = 0;  // largest k
+  int max_outputs = 0;
+};
+
+// Rows between the input transform and the product.
+struct LinearWorkspace {
+  // Integer path: [group][k/16][32] words; word (column c, quarter a) of a k-tile holds inputs 2a,
+  // 2a+1, 2a+8, 2a+9 of column c = 2 * (item % 4) + (low part).
+  uint32_t* quanta = nullptr;
+  float* halves = nullptr;      // fp16 path: [group][4][k]; jobs of both paths may share a launch
+  int64_t* row_sums = nullptr;  // [item] sum of the row's quanta
+  float* scales = nullptr;      // [item] factor after the output transform
+  // Split products: sums [job][item][n] and arrivals [job][n/128]; zero between launches.
+  unsigned long long* partial_sums = nullptr;
+  unsigned int* arrivals = nullptr;
+};
+
+// First failure inside kernels; 0 means none. Latched by compare-and-swap.
+enum class KernelError : int { kNone = 0, kRouterNan = 1, kMarkovNan = 2 };
+
+// The matrices of one expert on one rank.
+inline constexpr int kMaxHalves = 2;
+struct DeviceExpert {
+  DeviceMatrix w1, w3;
+  DeviceMatrix w2[kMaxHalves];
+};
+
+}  // namespace tp2::cuda

@@ -1,0 +1,168 @@
+// Routed and shared experts around the products: grouping of rows by expert on the device, the
+// activation, the sum of an expert's outputs in ascending expert order.
+#include "libcore/math/swiglu.h"
+#include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/preload.cuh"
+#include "libcore/ops/cuda/warp.cuh"
+
+namespace tp2::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kMaxEntries = kThreads;  // rows * experts per token
+
+// What a job is, before its matrices are known.
+struct JobPlace {
+  int job, items, first_item, first_group;
+};
+
+__device__ void WriteJobs(const RouteLaunch& args, int expert, const JobPlace& place) {
+  const DeviceExpert& weights = args.experts[expert];
+  const int32_t* rows = args.item_rows + place.first_item;
+  const int64_t offset = static_cast<int64_t>(place.first_item) * args.channels;
+  LinearJob job;
+  job.items = place.items;
+  for (int up = 0; up < 2; ++up) {
+    job.matrix = up == 0 ? weights.w1 : weights.w3;
+    job.x = args.x;
+    job.x_stride = args.dim;
+    job.gather = rows;
+    job.y = (up == 0 ? args.gate : args.up) + offset;
+    job.y_stride = args.channels;
+    job.first_item = up * args.item_capacity + place.first_item;
+    job.first_group = up * args.group_capacity + place.first_group;
+    args.up_jobs[2 * place.job + up] = job;
+  }
+  int begin = 0;
+  for (int half = 0; half < args.halves; ++half) {
+    job.matrix = weights.w2[half];
+    job.x = args.gate + offset + begin;
+    job.x_stride = args.channels;
+    job.gather = nullptr;
+    job.y = args.parts +
+            (static_cast<int64_t>(half) * args.item_capacity + place.first_item) * args.dim;
+    job.y_stride = args.dim;
+    job.first_item = half * args.item_capacity + place.first_item;
+    job.first_group = half * args.group_capacity + place.first_group;
+    args.down_jobs[args.halves * place.job + half] = job;
+    begin += job.matrix.k;
+  }
+}
+
+// One block. Entry e = row * top_k + i: the i-th choice of a row.
+__global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ RouteLaunch args) {
+  __shared__ int ids[kMaxEntries];
+  __shared__ int rows_of[kMaxEntries];
+  __shared__ int first_of_id[kMaxEntries];  // 1 for the entry with the lowest row of its expert
+  __shared__ int same_id[kMaxEntries];      // entries of this entry's expert
+  const int entries = args.rows * args.top_k;
+  const int e = threadIdx.x;
+  const int row = e / args.top_k;
+  const int last_job = args.job_capacity - 1;
+  if (e < entries) {
+    ids[e] = args.choices[row].experts[e % args.top_k];
+    rows_of[e] = row;
+  }
+  for (int job = e; job < 2 * args.job_capacity; job += kThreads) args.up_jobs[job].items = 0;
+  for (int job = e; job < args.halves * args.job_capacity; job += kThreads) {
+    args.down_jobs[job].items = 0;
+  }
+  __syncthreads();
+  int position = 0, in_row = 0;
+  if (e < entries) {
+    int same = 0, is_first = 1;
+    for (int other = 0; other < entries; ++other) {
+      const int other_row = rows_of[other];
+      if (ids[other] < ids[e]) {
+        ++position;
+        if (other_row == row) ++in_row;
+      } else if (ids[other] == ids[e]) {
+        ++same;
+        if (other_row < row) {
+          ++position;
+          is_first = 0;
+        }
+      }
+    }
+    first_of_id[e] = is_first;
+    same_id[e] = same;
+    args.item_rows[position] = row;
+    args.item_weights[position] = args.choices[row].weights[e % args.top_k];
+    args.row_items[row * args.top_k + in_row] = position;
+  }
+  if (e < args.rows) {
+    args.item_rows[entries + e] = e;
+    args.item_weights[entries + e] = 1.0f;
+  }
+  __syncthreads();
+  const bool writes_shared = e == kThreads - 1;
+  if (!writes_shared && (e >= entries || first_of_id[e] == 0)) return;
+  JobPlace place = {0, 0, position, 0};
+  for (int other = 0; other < entries; ++other) {
+    if (first_of_id[other] == 0 || (!writes_shared && ids[other] >= ids[e])) continue;
+    ++place.job;
+    place.first_group += GroupsOf(same_id[other]);
+  }
+  if (writes_shared) {
+    WriteJobs(args, args.expert_count, {last_job, args.rows, entries, place.first_group});
+  } else {
+    place.items = same_id[e];
+    WriteJobs(args, ids[e], place);
+  }
+}
+
+// gate = SwiGLU(gate, up) * weight. Grid: x = channels, y = items.
+__global__ void __launch_bounds__(kThreads)
+    ActivationKernel(float* gate, const float* up, const float* weights, int channels,
+                     float limit) {
+  const int channel = static_cast<int>(blockIdx.x) * kThreads + threadIdx.x;
+  if (channel >= channels) return;
+  const int64_t i = static_cast<int64_t>(blockIdx.y) * channels + channel;
+  gate[i] = SwiGlu(gate[i], up[i], limit) * weights[blockIdx.y];
+}
+
+// partials[half][row] = the row's items in ascending expert order, then the shared expert's. Grid:
+// x = columns, y = rows, z = halves.
+__global__ void __launch_bounds__(kThreads)
+    CombineKernel(const __grid_constant__ RouteLaunch args, float* partials, int64_t half_stride) {
+  const int column = static_cast<int>(blockIdx.x) * kThreads + threadIdx.x;
+  if (column >= args.dim) return;
+  const int row = static_cast<int>(blockIdx.y);
+  const float* parts =
+      args.parts + static_cast<int64_t>(blockIdx.z) * args.item_capacity * args.dim + column;
+  const int32_t* items = args.row_items + row * args.top_k;
+  float sum = parts[static_cast<int64_t>(items[0]) * args.dim];
+  for (int i = 1; i < args.top_k; ++i) {
+    sum = sum + parts[static_cast<int64_t>(items[i]) * args.dim];
+  }
+  sum = sum + parts[(static_cast<int64_t>(args.rows) * args.top_k + row) * args.dim];
+  partials[blockIdx.z * half_stride + static_cast<int64_t>(row) * args.dim + column] = sum;
+}
+
+}  // namespace
+
+void LaunchRoute(const RouteLaunch& args, cudaStream_t stream) {
+  RouteKernel<<<1, kThreads, 0, stream>>>(args);
+}
+
+void LaunchActivation(const RouteLaunch& args, float limit, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>((args.channels + kThreads - 1) / kThreads),
+                  static_cast<unsigned>(args.rows * (args.top_k + 1)));
+  ActivationKernel<<<grid, kThreads, 0, stream>>>(args.gate, args.up, args.item_weights,
+                                                  args.channels, limit);
+}
+
+void LaunchCombine(const RouteLaunch& args, float* partials, int64_t half_stride,
+                   cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>((args.dim + kThreads - 1) / kThreads),
+                  static_cast<unsigned>(args.rows), static_cast<unsigned>(args.halves));
+  CombineKernel<<<grid, kThreads, 0, stream>>>(args, partials, half_stride);
+}
+
+cudaError_t PreloadExperts() {
+#define TP2_EXPERTS
+#include "libcore/ops/cuda/kernel_list.inc"
+  return cudaSuccess;
+}
+
+}  // namespace tp2::cuda

@@ -1,0 +1,139 @@
+// Behind the head: Markov bias and best two of the vocabulary, their exchange between ranks.
+#include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/matvec.cuh"
+#include "libcore/ops/cuda/preload.cuh"
+
+namespace tp2::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+constexpr int kOutputsPerWarp = 8;
+
+__device__ TopTwo ShuffleXor(const TopTwo& best, int distance) {
+  return {{__shfl_xor_sync(kAllLanes, best.first.score, distance),
+           __shfl_xor_sync(kAllLanes, best.first.token, distance)},
+          {__shfl_xor_sync(kAllLanes, best.second.score, distance),
+           __shfl_xor_sync(kAllLanes, best.second.token, distance)}};
+}
+
+// score = base + bf16(term) into best.
+__device__ void TakeScore(const MarkovLaunch& args, int request, int v, float term, TopTwo& best) {
+  if (args.bias != nullptr) args.bias[static_cast<int64_t>(request) * args.head.rows + v] = term;
+  const float score = args.base[request * args.base_stride + v] + RoundToBf16(term);
+  if (score != score) {
+    atomicCAS(args.error, 0, static_cast<int>(KernelError::kMarkovNan));
+    return;
+  }
+  Take(best, {score, args.vocab_begin + v});
+}
+
+// Each warp takes groups of 8 vocabulary rows; a lane keeps the best two of the (row, request) sums
+// that end up in it. block_best[block][request]. Dynamic shared memory: the embedded previous
+// tokens [requests][rank].
+// BITS: the order of (score, token) is total, so the order of merging cannot matter.
+template <int kRequests>
+__global__ void __launch_bounds__(kThreads)
+    MarkovKernel(const __grid_constant__ MarkovLaunch args) {
+  extern __shared__ __align__(16) float embedded[];
+  __shared__ TopTwo warp_best[kWarps][32];
+  constexpr int kSums = kSumCount<kOutputsPerWarp, kRequests>;
+  const int columns = args.embed.columns;
+  for (int i = threadIdx.x; i < args.requests * columns; i += kThreads) {
+    const int64_t token = args.previous[i / columns * args.previous_stride];
+    embedded[i] = Half16At(args.embed, token * columns + i % columns);
+  }
+  __syncthreads();
+  const Half16Form form = {args.head.bits, args.head.is_fp16, columns};
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int request = WarpSumIndex<kSums>() % kRequests;
+  const int output = WarpSumIndex<kSums>() / kRequests;
+  const bool takes = WarpSumIsMain<kSums>() && request < args.requests;
+  const int vocab = args.head.rows;
+  TopTwo best = {kNoScore, kNoScore};
+  for (int first = (static_cast<int>(blockIdx.x) * kWarps + warp) * kOutputsPerWarp; first < vocab;
+       first += static_cast<int>(gridDim.x) * kWarps * kOutputsPerWarp) {
+    int rows[kOutputsPerWarp];
+#pragma unroll
+    for (int o = 0; o < kOutputsPerWarp; ++o) rows[o] = min(first + o, vocab - 1);
+    const float term =
+        WarpDots<kOutputsPerWarp, kRequests>(form, columns, rows, embedded, columns, args.requests);
+    if (takes && first + output < vocab) TakeScore(args, request, first + output, term, best);
+  }
+  warp_best[warp][lane] = best;
+  __syncthreads();
+  if (warp != 0) return;
+  for (int w = 1; w < kWarps; ++w) best = Merge(best, warp_best[w][lane]);
+  // The three highest lane bits number outputs, the ones below them requests.
+  for (int distance = 16; distance >= 4; distance /= 2) {
+    best = Merge(best, ShuffleXor(best, distance));
+  }
+  if (lane < 4 && takes) args.block_best[blockIdx.x * args.requests + request] = best;
+}
+
+// One block per request.
+__global__ void __launch_bounds__(kThreads)
+    MergeBestKernel(const TopTwo* block_best, int blocks, int requests, TopTwo* best) {
+  __shared__ TopTwo warp_best[kWarps];
+  const int request = static_cast<int>(blockIdx.x);
+  TopTwo merged = {kNoScore, kNoScore};
+  for (int b = threadIdx.x; b < blocks; b += kThreads) {
+    merged = Merge(merged, block_best[b * requests + request]);
+  }
+  for (int distance = 16; distance > 0; distance /= 2) {
+    merged = Merge(merged, ShuffleXor(merged, distance));
+  }
+  if (threadIdx.x % 32 == 0) warp_best[threadIdx.x / 32] = merged;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int w = 1; w < kWarps; ++w) merged = Merge(merged, warp_best[w]);
+  best[request] = merged;
+}
+
+__global__ void ExchangeKernel(const __grid_constant__ ExchangeLaunch args) {
+  const int request = threadIdx.x;
+  if (request >= args.requests) return;
+  TopTwo best = args.sides[0].best[request];
+  if (args.side_count == 2) best = Merge(best, args.sides[1].best[request]);
+  // Only after a logit that was not a number, which the latch has noted: keep later look-ups in
+  // range.
+  if (best.first.token == kNoScore.token) best = {{0.0f, 0}, {0.0f, 0}};
+#pragma unroll
+  for (int s = 0; s < 2; ++s) {
+    if (s >= args.side_count) break;
+    args.sides[s].token[request * args.token_stride] = best.first.token;
+    args.sides[s].runner_up[request * args.result_stride] = best.second.token;
+    args.sides[s].margin[request * args.result_stride] = best.first.score - best.second.score;
+  }
+}
+
+}  // namespace
+
+void LaunchMarkov(const MarkovLaunch& args, cudaStream_t stream) {
+  const int per_block = kWarps * kOutputsPerWarp;
+  const int needed = (args.head.rows + per_block - 1) / per_block;
+  const int blocks = needed < kMarkovBlocks ? needed : kMarkovBlocks;
+  const size_t shared_bytes = sizeof(float) * args.requests * args.embed.columns;
+  if (args.requests == 1) {
+    MarkovKernel<1><<<blocks, kThreads, shared_bytes, stream>>>(args);
+  } else if (args.requests == 2) {
+    MarkovKernel<2><<<blocks, kThreads, shared_bytes, stream>>>(args);
+  } else {
+    MarkovKernel<4><<<blocks, kThreads, shared_bytes, stream>>>(args);
+  }
+  MergeBestKernel<<<args.requests, kThreads, 0, stream>>>(args.block_best, blocks, args.requests,
+                                                          args.best);
+}
+
+void LaunchExchange(const ExchangeLaunch& args, cudaStream_t stream) {
+  ExchangeKernel<<<1, 32, 0, stream>>>(args);
+}
+
+cudaError_t PreloadHead() {
+#define TP2_HEAD
+#include "libcore/ops/cuda/kernel_list.inc"
+  return cudaSuccess;
+}
+
+}  // namespace tp2::cuda

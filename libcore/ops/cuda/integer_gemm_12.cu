@@ -1,0 +1,23 @@
+// The exact integer product for trellis widths 1 and 2.
+#include "libcore/ops/cuda/integer_gemm.cuh"
+#include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/preload.cuh"
+
+namespace tp2::cuda {
+
+void LaunchIntegerGemm12(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
+                         cudaStream_t stream) {
+  if (bits == 1) {
+    LaunchIntegerGemmOf<1>(jobs, work, splits, stream);
+  } else {
+    LaunchIntegerGemmOf<2>(jobs, work, splits, stream);
+  }
+}
+
+cudaError_t PreloadIntegerGemm12() {
+#define TP2_INTEGER_GEMM_12
+#include "libcore/ops/cuda/kernel_list.inc"
+  return cudaSuccess;
+}
+
+}  // namespace tp2::cuda

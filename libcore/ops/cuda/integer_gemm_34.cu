@@ -1,0 +1,23 @@
+// The exact integer product for trellis widths 3 and 4.
+#include "libcore/ops/cuda/integer_gemm.cuh"
+#include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/preload.cuh"
+
+namespace tp2::cuda {
+
+void LaunchIntegerGemm34(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
+                         cudaStream_t stream) {
+  if (bits == 3) {
+    LaunchIntegerGemmOf<3>(jobs, work, splits, stream);
+  } else {
+    LaunchIntegerGemmOf<4>(jobs, work, splits, stream);
+  }
+}
+
+cudaError_t PreloadIntegerGemm34() {
+#define TP2_INTEGER_GEMM_34
+#include "libcore/ops/cuda/kernel_list.inc"
+  return cudaSuccess;
+}
+
+}  // namespace tp2::cuda

@@ -1,0 +1,23 @@
+// The exact integer product for trellis widths 5 and 6.
+#include "libcore/ops/cuda/integer_gemm.cuh"
+#include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/preload.cuh"
+
+namespace tp2::cuda {
+
+void LaunchIntegerGemm56(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
+                         cudaStream_t stream) {
+  if (bits == 5) {
+    LaunchIntegerGemmOf<5>(jobs, work, splits, stream);
+  } else {
+    LaunchIntegerGemmOf<6>(jobs, work, splits, stream);
+  }
+}
+
+cudaError_t PreloadIntegerGemm56() {
+#define TP2_INTEGER_GEMM_56
+#include "libcore/ops/cuda/kernel_list.inc"
+  return cudaSuccess;
+}
+
+}  // namespace tp2::cuda

@@ -1,0 +1,23 @@
+// The exact integer product for trellis widths 7 and 8.
+#include "libcore/ops/cuda/integer_gemm.cuh"
+#include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/preload.cuh"
+
+namespace tp2::cuda {
+
+void LaunchIntegerGemm78(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
+                         cudaStream_t stream) {
+  if (bits == 7) {
+    LaunchIntegerGemmOf<7>(jobs, work, splits, stream);
+  } else {
+    LaunchIntegerGemmOf<8>(jobs, work, splits, stream);
+  }
+}
+
+cudaError_t PreloadIntegerGemm78() {
+#define TP2_INTEGER_GEMM_78
+#include "libcore/ops/cuda/kernel_list.inc"
+  return cudaSuccess;
+}
+
+}  // namespace tp2::cuda

@@ -1,0 +1,136 @@
+// Canonical dot products of a few weight rows with a few fp32 rows by one warp: CanonicalMatVec of
+// the CPU op set. A form says how a weight row is stored; V weights of it are one 16-byte load.
+#pragma once
+
+#include <cstdint>
+
+#include "libcore/math/fp8.h"
+#include "libcore/ops/cuda/warp.cuh"
+
+namespace tp2::cuda {
+
+// bf16 or fp16 rows, V = 8.
+struct Half16Form {
+  static constexpr int kWidth = 8;
+  struct Raw {
+    uint4 bits;
+  };
+
+  const uint16_t* weights;
+  bool is_fp16;
+  int columns;
+
+  __device__ Raw Load(int row, int k) const {
+    return {*reinterpret_cast<const uint4*>(weights + static_cast<int64_t>(row) * columns + k)};
+  }
+  // Four weights, from element 4 * quarter.
+  __device__ void Decode(const Raw& raw, int quarter, float (&w)[4]) const {
+    const uint32_t low = quarter == 0 ? raw.bits.x : raw.bits.z;
+    const uint32_t high = quarter == 0 ? raw.bits.y : raw.bits.w;
+    w[0] = Widen(low & 0xFFFFu);
+    w[1] = Widen(low >> 16);
+    w[2] = Widen(high & 0xFFFFu);
+    w[3] = Widen(high >> 16);
+  }
+  __device__ float Widen(uint32_t bits) const {
+    const uint16_t half = static_cast<uint16_t>(bits);
+    return is_fp16 ? ToFloat(Fp16{half}) : ToFloat(Bf16{half});
+  }
+};
+
+// e4m3 rows with one scale per block x block square, V = 16. The loader has refused NaN codes.
+struct Fp8Form {
+  static constexpr int kWidth = 16;
+  struct Raw {
+    uint4 bits;
+    float scale;
+  };
+
+  const Fp8E4m3* weights;
+  const float* scales;
+  int block;
+  int columns;
+
+  __device__ Raw Load(int row, int k) const {
+    return {*reinterpret_cast<const uint4*>(weights + static_cast<int64_t>(row) * columns + k),
+            scales[static_cast<int64_t>(row / block) * (columns / block) + k / block]};
+  }
+  __device__ void Decode(const Raw& raw, int quarter, float (&w)[4]) const {
+    const uint32_t four = quarter == 0   ? raw.bits.x
+                          : quarter == 1 ? raw.bits.y
+                          : quarter == 2 ? raw.bits.z
+                                         : raw.bits.w;
+    WidenPair(__byte_perm(four, 0, 0x1404), w[0], w[1]);
+    WidenPair(__byte_perm(four, 0, 0x3424), w[2], w[3]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) w[i] = (w[i] * 256.0f) * raw.scale;
+  }
+  // Two codes in the upper bytes of halves. Their fields moved to fp16's places are the value times
+  // 2^-8, exactly, subnormals too.
+  __device__ static void WidenPair(uint32_t codes, float& low, float& high) {
+    const uint32_t halves = (codes & 0x80008000u) | ((codes & 0x7F007F00u) >> 1);
+    asm("{.reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
+        : "=f"(low), "=f"(high)
+        : "r"(halves));
+  }
+};
+
+constexpr int PowerOfTwoAtLeast(int n) { return n <= 1 ? 1 : 2 * PowerOfTwoAtLeast((n + 1) / 2); }
+
+// Sums of kOut weight rows with kRows rows of x; sum number o * kRows + r.
+template <int kOut, int kRows>
+inline constexpr int kSumCount = PowerOfTwoAtLeast(kOut* kRows);
+
+// One segment, elements [begin, end), of the canonical dots of weight rows rows[o] with x + r *
+// x_stride: the sum of this lane (WarpSumMany). Rows of x past x_rows repeat the last one.
+template <int kOut, int kRows, class Form>
+__device__ inline float WarpSegmentDots(const Form& form, int begin, int end,
+                                        const int (&rows)[kOut], const float* x, int64_t x_stride,
+                                        int x_rows) {
+  constexpr int V = Form::kWidth;
+  float sums[kSumCount<kOut, kRows>] = {};
+  for (int k = begin + static_cast<int>(threadIdx.x) % 32 * V; k < end; k += kReduceLanes * V) {
+    typename Form::Raw raw[kOut];
+#pragma unroll
+    for (int o = 0; o < kOut; ++o) raw[o] = form.Load(rows[o], k);
+#pragma unroll
+    for (int quarter = 0; quarter < V / 4; ++quarter) {
+      float4 values[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        values[r] =
+            *reinterpret_cast<const float4*>(x + min(r, x_rows - 1) * x_stride + k + 4 * quarter);
+      }
+#pragma unroll
+      for (int o = 0; o < kOut; ++o) {
+        float w[4];
+        form.Decode(raw[o], quarter, w);
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          float& sum = sums[o * kRows + r];
+          sum = fmaf(w[0], values[r].x, sum);
+          sum = fmaf(w[1], values[r].y, sum);
+          sum = fmaf(w[2], values[r].z, sum);
+          sum = fmaf(w[3], values[r].w, sum);
+        }
+      }
+    }
+  }
+  return WarpSumMany(sums);
+}
+
+// The whole canonical dots, one per lane as above.
+template <int kOut, int kRows, class Form>
+__device__ inline float WarpDots(const Form& form, int columns, const int (&rows)[kOut],
+                                 const float* x, int64_t x_stride, int x_rows) {
+  constexpr int kSegment = kReduceSegment<Form::kWidth>;
+  float total = 0.0f;
+  for (int begin = 0; begin < columns; begin += kSegment) {
+    const float segment = WarpSegmentDots<kOut, kRows>(form, begin, min(columns, begin + kSegment),
+                                                       rows, x, x_stride, x_rows);
+    total = begin == 0 ? segment : total + segment;
+  }
+  return total;
+}
+
+}  // namespace tp2::cuda

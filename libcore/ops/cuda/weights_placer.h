@@ -1,0 +1,35 @@
+// Copies one rank's weights to the device: every view of RankWeights becomes the same view of
+// device memory, contiguous. Kernels get them through RankWeights; the experts also as a table that
+// kernels index.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "libcore/device/arena.h"
+#include "libcore/ops/cuda/device_types.h"
+#include "libcore/shard/rank_weights.h"
+
+namespace tp2::cuda {
+
+inline DeviceMatrix DeviceViewOf(const exl3::MatrixView& matrix) {
+  return {.trellis = matrix.trellis,
+          .tile_row_pitch = matrix.tile_row_pitch,
+          .suh = matrix.suh,
+          .svh = matrix.svh,
+          .k = matrix.k,
+          .n = matrix.n,
+          .bits = matrix.bits,
+          .codebook = static_cast<int>(matrix.codebook)};
+}
+
+inline DeviceHalf16 DeviceViewOf(const Half16View& view) {
+  return {view.bits, view.is_fp16, view.rows, view.columns};
+}
+
+// Errors: kResourceExhausted when the card is too small, kAborted for device faults.
+absl::StatusOr<RankWeights> PlaceWeights(const DrafterConfig& config, const RankWeights& host,
+                                         device::Arena& arena);
+
+// [experts + 1] in device memory, the shared expert last. `stage` is already on the device.
+absl::StatusOr<const DeviceExpert*> PlaceExpertTable(const RankStage& stage, device::Arena& arena);
+
+}  // namespace tp2::cuda
