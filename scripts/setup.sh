@@ -12,7 +12,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 tools=(g++ cmake ninja-build ccache git pkg-config python3 python3-numpy
-  clang clang-tidy clang-format libclang-rt-14-dev shellcheck)
+  clang clang-tidy clang-format libclang-rt-14-dev shellcheck strace)
 # One line per find_package or pkg_check_modules in scripts/cmake/Tp2Packages.cmake.
 libraries=(libabsl-dev libcli11-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libxxhash-dev
   libssl-dev libhwy-dev)
