@@ -2,6 +2,7 @@
 import fcntl
 import os
 import pty
+import re
 import signal
 import subprocess
 import termios
@@ -23,10 +24,11 @@ if os.fork() == 0:
 '''
 
 
-def number_after(text, word):
-    parts = text.split(word, 1)
-    check(len(parts) == 2, f'no "{word}" in {text}')
-    return int(parts[1].split()[0])
+def number_after(bench, word):
+    """The number behind a line's start in the log; the job's output may reach it before or after
+    run-owned's own lines."""
+    found = wait_for(lambda: re.search(rf'^{word}(\d+)\n', bench.log_text(), re.MULTILINE), f'"{word}" in the log')
+    return int(found.group(1))
 
 
 def job_pid(bench):
@@ -37,7 +39,7 @@ def job_pid(bench):
 def stopped_by_permit(bench, job, options=()):
     """The job runs, the permit goes, everything is gone. Returns the pid that the job printed."""
     process = bench.start_waiting(job, options=options)
-    pid = number_after(bench.log_text(), '\nrunning ')
+    pid = number_after(bench, 'running ')
     check(is_alive(pid), 'the job runs')
     bench.set_permit('owner=SOMEBODY\n')
     bench.finish(process, 123)
@@ -60,7 +62,7 @@ def both_ways(row, claim):
 def killed(bench, options):
     job = DOUBLE_FORK.format(body='time.sleep(60)', rest='time.sleep(60)')
     process = bench.start_waiting(job, options=options)
-    pids = [job_pid(bench), number_after(bench.log_text(), '\nrunning ')]
+    pids = [job_pid(bench), number_after(bench, 'running ')]
     process.kill()
     process.wait()
     begin = time.monotonic()
@@ -86,7 +88,7 @@ def group_killed(bench):
 def guard_killed(bench, options):
     job = DOUBLE_FORK.format(body='time.sleep(60)', rest='time.sleep(60)')
     process = bench.start_waiting(job, options=options)
-    pids = [job_pid(bench), number_after(bench.log_text(), '\nrunning ')]
+    pids = [job_pid(bench), number_after(bench, 'running ')]
     send(guard_of(process))
     bench.finish(process, 125)
     bench.expect_verdict('guard_lost')
@@ -216,7 +218,7 @@ def outlives(bench, options):
     process = bench.start(DOUBLE_FORK.format(body='time.sleep(60)', rest='time.sleep(0.2)'), options=options)
     bench.finish(process, 125)
     summary = bench.expect_verdict('leftovers')
-    pid = number_after(bench.log_text(), '\nrunning ')
+    pid = number_after(bench, 'running ')
     check(any(text.startswith(str(pid)) for text in summary['leftovers']), str(summary['leftovers']))
     check(not is_alive(pid) and summary['child']['exit_code'] == 0, 'it is left')
 
@@ -242,7 +244,7 @@ def nested_group(bench):
 def background(bench, options):
     code, _, _ = bench.run(['sh', '-c', 'sleep 60 & echo running $!; exit 6'], options=options)
     summary = bench.expect_verdict('leftovers')
-    pid = number_after(bench.log_text(), '\nrunning ')
+    pid = number_after(bench, 'running ')
     check(code == 125 and not is_alive(pid) and summary['child']['exit_code'] == 6, f'{code}')
 
 
@@ -369,7 +371,7 @@ def no_cgroup_permission(bench):
         os.chmod(folder, 0o777)
     job = DOUBLE_FORK.format(body='time.sleep(60)', rest='time.sleep(60)')
     process = bench.start_waiting(job, user=65534)
-    pid = number_after(bench.log_text(), '\nrunning ')
+    pid = number_after(bench, 'running ')
     bench.set_permit('owner=SOMEBODY\n')
     bench.finish(process, 123)
     summary = bench.summary()
