@@ -23,10 +23,10 @@ fi
 TOOL
 chmod +x "$tree/path/cmake"
 
-# expect NAME EXIT_CODE DIFFERING TOOL_EXIT_CODE TEXT
+# expect NAME EXIT_CODE DIFFERING TOOL_EXIT_CODE TEXT [BITS_SH_ARGUMENT...]
 expect() {
   local code=0
-  DIFFERING=$3 EXIT_CODE=$4 PATH=$tree/path:$PATH bash "$tree/scripts/bits.sh" --rounds 3 \
+  DIFFERING=$3 EXIT_CODE=$4 PATH=$tree/path:$PATH bash "$tree/scripts/bits.sh" --rounds 3 "${@:6}" \
     >"$tree/out" 2>&1 || code=$?
   if ((code != $2)) || ! grep -q "$5" "$tree/out"; then
     echo "$1: expected exit $2 and '$5', got exit $code and:"
@@ -37,5 +37,7 @@ expect() {
 expect "equal digests" 0 none 0 "OK: 7 variants, one digest"
 expect "one variant differs" 1 clang-O3 0 "1 of 7 variants differ from gcc-O1"
 expect "first variant differs" 1 gcc-O1 0 "6 of 7 variants differ from gcc-O1"
+expect "one variant has another digest than expected" 1 none 0 "1 of 1 variants differ from ffff" \
+  --expect ffffffffffffffff gcc-v2
 expect "a tool fails" 1 none 1 "tp2-parity of variant gcc-O1 failed"
 echo "bits_test.sh: all cases end as they should"
