@@ -6,7 +6,6 @@
 namespace tp2::bench {
 namespace {
 
-constexpr int64_t kMaxPositions = 1048576;
 constexpr int kMaxCachedRows = 1 << 20;
 
 void AddMode(CLI::App& app, Flags& flags, const std::string& mode, const std::string& purpose) {
@@ -67,7 +66,7 @@ void AddMemory(CLI::App& app, Flags& flags) {
                  "count the mission's widths (experts 2 bits, dense 5, head 6), read no tensors")
       ->group("Input");
   memory->add_option("--max-model-len", flags.max_positions, "longest sequence")
-      ->check(CLI::Range(int64_t{1}, kMaxPositions))
+      ->check(CLI::Range(int64_t{1}, kMaxModelLength))
       ->option_text("N [327680]")
       ->group("Input");
   memory->add_option("--cached-rows", flags.cached_rows, "Markov bias rows kept per rank")

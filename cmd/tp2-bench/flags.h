@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "libcore/model/drafter_config.h"
+
 namespace tp2::bench {
 
 enum class Command { kGrid, kMemory };
@@ -25,7 +27,7 @@ struct Flags {
   bool is_eager = false;
   // memory
   bool is_config_only = false;
-  int64_t max_positions = 327680;
+  int64_t max_positions = kDefaultModelLength;
   int cached_rows = 8192;
   std::string json_path;  // empty: table; "-": JSON on stdout
   bool may_replace = false;
