@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "libcore/base/build_info.h"
+#include "libcore/base/percentile.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/bench/cells.h"
 #include "libcore/drafter/make_engine.h"
@@ -24,17 +24,16 @@ absl::Status PrintHeader(const EngineInfo& info, const Flags& flags) {
   absl::StrAppend(&text, "# timing   ", flags.replays, " STEPs after ", flags.warmup,
                   ", host wall, nearest rank; full windows, ", flags.insert_rows,
                   " inserted rows, ", flags.is_eager ? "eager" : "graphs", "\n");
-  absl::StrAppend(&text, "#  req n_out   insert p50    draft p50    draft p99        mad\n",
-                  "#  (n)   (n)         (ms)         (ms)         (ms)       (ms)\n");
+  absl::StrAppend(&text, "#  req n_out     STEP p50     STEP p99        mad\n",
+                  "#  (n)   (n)         (ms)         (ms)       (ms)\n");
   return PrintResult(text);
 }
 
-absl::Status PrintCell(const CellTimes& times) {
-  const int64_t insert = times.insert_ns.empty() ? 0 : Percentile(times.insert_ns, 50);
-  return PrintResult(
-      absl::StrFormat("  %4d %5d   %10.4f   %10.4f   %10.4f %10.4f\n", times.cell.requests,
-                      times.cell.n_out, Ms(insert), Ms(Percentile(times.draft_ns, 50)),
-                      Ms(Percentile(times.draft_ns, 99)), Ms(MedianDeviation(times.draft_ns))));
+absl::Status PrintCell(const Cell& cell, const CellTimes& times) {
+  return PrintResult(absl::StrFormat("  %4d %5d   %10.4f   %10.4f %10.4f\n", cell.requests,
+                                     cell.n_out, Ms(NearestRank(times.host_ns, 50)),
+                                     Ms(NearestRank(times.host_ns, 99)),
+                                     Ms(MedianDeviation(times.host_ns))));
 }
 
 }  // namespace
@@ -50,10 +49,11 @@ absl::Status PrintGrid(const Flags& flags) {
   for (const int requests : flags.requests) {
     for (const int n_out : flags.n_out) {
       TP2_RETURN_IF_ERROR(FillWindows(*engine));
+      const Cell cell = {requests, n_out, flags.insert_rows};
       TP2_ASSIGN_OR_RETURN(
           const CellTimes times,
-          RunCell(*engine, {requests, n_out, flags.insert_rows}, flags.warmup, flags.replays));
-      TP2_RETURN_IF_ERROR(PrintCell(times));
+          RunCell(*engine, cell, {.warmup = flags.warmup, .replays = flags.replays}));
+      TP2_RETURN_IF_ERROR(PrintCell(cell, times));
     }
   }
   return absl::OkStatus();
