@@ -42,7 +42,13 @@ inline absl::Status BadArgument(const std::string& what, const std::string& expe
 
 template <OpSet O>
 absl::Status Drafter<O>::CheckInsert(const InsertRows& rows) const {
-  if (!is_healthy()) return absl::AbortedError("drafter: poisoned pair; restart the process");
+  if (!is_healthy()) {
+    return MakeError(absl::StatusCode::kAborted,
+                     {.what = "drafter",
+                      .expected = "working devices",
+                      .got = "a poisoned pair or an earlier device fault",
+                      .next = "restart the process"});
+  }
   if (rows.slot < 0 || rows.slot >= kSlotCount) {
     return BadArgument("slot", absl::StrCat("0 to ", kSlotCount - 1), absl::StrCat(rows.slot));
   }
@@ -113,9 +119,7 @@ absl::Status Drafter<O>::TakeErrors() {
     const absl::Status status = ops_->error(rank.index).Take();
     if (first.ok()) first = status;
   });
-  if constexpr (requires { ops_->Recover(); }) {
-    if (!first.ok()) ops_->Recover();
-  }
+  if (!first.ok()) ops_->Recover();
   return first;
 }
 
@@ -205,18 +209,18 @@ template <OpSet O>
 absl::StatusOr<StepOutputs> Drafter<O>::Step(const StepRequest& request) {
   TP2_RETURN_IF_ERROR(CheckStep(request));
   const int64_t start_ns = clock_.NowNs();
+  ops_->Mark(StepMark::kBegin);
   std::vector<InsertRows> inserts;
   for (const StepEntry& entry : request.entries) inserts.push_back(entry.rows);
   InsertAll(inserts);
   const int64_t inserted_ns = clock_.NowNs();
+  ops_->Mark(StepMark::kInserted);
   const int requests = static_cast<int>(request.entries.size());
   ForEachRank([&](RankType& rank) { UploadBlock(rank, request); });
   const auto draft = [&] {
     for (int stage = 0; stage < config_.stages; ++stage) RunStage(stage, requests);
     RunHead(requests, request.n_out);
-    // Op sets whose ranks learn of each other's errors only through an exchange end a STEP with
-    // one.
-    if constexpr (requires { ops_->CloseStep(); }) ops_->CloseStep();
+    ops_->CloseStep();
   };
   // An observer copies to the host in between, which a repeated body cannot.
   if (observer_ != nullptr) {
@@ -224,10 +228,13 @@ absl::StatusOr<StepOutputs> Drafter<O>::Step(const StepRequest& request) {
   } else {
     ops_->Repeat(requests * (kBlockRows + 1) + request.n_out, draft);
   }
+  ops_->Mark(StepMark::kDrafted);
   StepOutputs outputs = Collect(request);
   TP2_RETURN_IF_ERROR(TakeErrors());
   outputs.insert_ns = inserted_ns - start_ns;
   outputs.draft_ns = clock_.NowNs() - inserted_ns;
+  outputs.insert_device_ns = ops_->NsBetween(StepMark::kBegin, StepMark::kInserted);
+  outputs.draft_device_ns = ops_->NsBetween(StepMark::kInserted, StepMark::kDrafted);
   return outputs;
 }
 

@@ -31,10 +31,7 @@ class Drafter final : public StepEngine {
   const SlotWindow& window(int slot) const override { return windows_[slot]; }
   absl::Status Insert(const InsertRows& rows) override;
   absl::StatusOr<StepOutputs> Step(const StepRequest& request) override;
-  bool is_healthy() const override {
-    if constexpr (requires(const O& ops) { ops.is_healthy(); }) return ops_->is_healthy();
-    return true;
-  }
+  bool is_healthy() const override { return ops_->is_healthy(); }
 
   // `observer` may be null; it must outlive its use. Only rank 0's tensors are shown.
   void set_observer(StepObserver* observer) { observer_ = observer; }

@@ -73,6 +73,9 @@ class HostPairOps {
   void AllReduce(std::span<const AllReduceArgs<Bf16>> ranks);
   void Exchange(std::span<const ExchangeArgs> ranks);
 
+  void Mark(StepMark mark) {}
+  int64_t NsBetween(StepMark from, StepMark to) const { return 0; }
+
   // Queues the closing exchange on both ranks: without it rank 0 could report success for a STEP
   // that rank 1 refused.
   void CloseStep();

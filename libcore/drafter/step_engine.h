@@ -60,8 +60,13 @@ struct StepOutputs {
   // Debug only: [entries, n_out, vocab] and [entries, n_out, dim], fp32, row-major.
   std::vector<float> base_logits;
   std::vector<float> head_hidden;
+  // Host wall. A device works behind the host's back: there insert_ns ends when the insert is
+  // enqueued, draft_ns when the drafts are on the host.
   int64_t insert_ns = 0;
   int64_t draft_ns = 0;
+  // Between events of the first rank's stream; 0 where there is no device.
+  int64_t insert_device_ns = 0;
+  int64_t draft_device_ns = 0;
 };
 
 // Who the engine is: what HELLO compares and what results record.
@@ -92,7 +97,8 @@ class StepEngine {
 
   // Puts rows into a slot without drafting.
   // Errors: kOutOfRange / kInvalidArgument for arguments outside the contract (nothing changed);
-  // kInternal when the device failed: the slot's rows are then undefined until ResetSlot.
+  // kInternal when the insert failed: the slot's rows are then undefined until ResetSlot; kAborted
+  // when the device failed: the engine is not healthy from then on.
   virtual absl::Status Insert(const InsertRows& rows) = 0;
 
   // Inserts, then drafts. All arguments of all entries are checked before anything runs; errors as

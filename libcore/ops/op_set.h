@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <span>
 #include <utility>
 
@@ -10,6 +11,10 @@
 #include "libcore/ops/op_args.h"
 
 namespace tp2 {
+
+// Points of a STEP that an op set can time on the device.
+enum class StepMark { kBegin, kInserted, kDrafted };
+inline constexpr int kStepMarks = 3;
 
 // An op set enqueues work for one rank at a time; failures go to the rank's FirstError. Collectives
 // take all active ranks, because in one process both halves must be issued before either can
@@ -52,7 +57,20 @@ concept OpSet = requires(
   { ops.Place(rank, std::declval<const RankWeights&>()) } -> std::same_as<RankWeights>;
   // Runs a body that enqueues the same operations whenever the key is the same.
   { ops.Repeat(int{}, std::declval<void (*)()>()) } -> std::same_as<void>;
+  // Time stamps in the first rank's work, and the time between two once it has been waited for; 0
+  // where there is no device.
+  { ops.Mark(StepMark{}) } -> std::same_as<void>;
+  { ops.NsBetween(StepMark{}, StepMark{}) } -> std::same_as<int64_t>;
+  // Ends a STEP: op sets whose ranks learn of each other's errors only through an exchange make
+  // one.
+  { ops.CloseStep() } -> std::same_as<void>;
+  // Waits for the rank's work.
   { ops.error(rank) } -> std::same_as<FirstError&>;
+  // After an error was taken: brings the ranks back to a state in which a STEP can start, or gives
+  // up.
+  { ops.Recover() } -> std::same_as<void>;
+  // False once nothing can be enqueued again in this process.
+  { std::as_const(ops).is_healthy() } -> std::same_as<bool>;
 };
 
 }  // namespace tp2

@@ -66,7 +66,13 @@ class CpuOps {
   void AllReduce(std::span<const AllReduceArgs<S>> ranks);
   void Exchange(std::span<const ExchangeArgs> ranks);
 
+  // No device to time, no peer to close a STEP with or to lose.
+  void Mark(StepMark mark) {}
+  int64_t NsBetween(StepMark from, StepMark to) const { return 0; }
+  void CloseStep() {}
   FirstError& error(int rank) { return errors_[rank]; }
+  void Recover() {}
+  bool is_healthy() const { return true; }
 
  private:
   std::vector<float> WidenRow(Half16View view, int64_t row) const;

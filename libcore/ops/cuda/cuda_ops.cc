@@ -61,6 +61,9 @@ CudaOps::~CudaOps() {
 
 absl::Status CudaOps::Initialize(int64_t max_positions) {
   TP2_ASSIGN_OR_RETURN(stream_, device::Stream::Create());
+  for (device::Event& mark : marks_) {
+    TP2_ASSIGN_OR_RETURN(mark, device::Event::Create());
+  }
   score_scale_ = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   TP2_RETURN_IF_ERROR(BuildRopeTable(max_positions));
   TP2_RETURN_IF_ERROR(AllocateInto(error_words_, static_cast<int64_t>(errors_.size())));
@@ -159,7 +162,21 @@ absl::Status CudaOps::PlaceExperts(const RankStage& stage) {
 }
 
 void CudaOps::Check(int rank, cudaError_t error) {
-  if (error != cudaSuccess) errors_[rank].Note("cuda", cudaGetErrorString(error));
+  if (error == cudaSuccess) return;
+  // A device fault stays with the process's context, and no other failure is expected here.
+  is_healthy_ = false;
+  errors_[rank].Note("cuda", cudaGetErrorString(error), absl::StatusCode::kAborted);
+}
+
+void CudaOps::Mark(StepMark mark) {
+  const absl::Status status = marks_[static_cast<int>(mark)].Record(stream_.get());
+  if (!status.ok()) is_healthy_ = false;
+}
+
+int64_t CudaOps::NsBetween(StepMark from, StepMark to) {
+  const absl::StatusOr<int64_t> ns =
+      device::NsBetween(marks_[static_cast<int>(from)], marks_[static_cast<int>(to)]);
+  return ns.ok() ? *ns : 0;
 }
 
 void CudaOps::CopyIn(int rank, const void* host, size_t bytes, void* out) {

@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "libcore/device/arena.h"
 #include "libcore/device/buffer.h"
+#include "libcore/device/event.h"
 #include "libcore/device/select.h"
 #include "libcore/device/stream.h"
 #include "libcore/math/rope.h"
@@ -100,8 +102,14 @@ class CudaOps {
   void AllReduce(std::span<const AllReduceArgs<Bf16>> ranks);
   void Exchange(std::span<const ExchangeArgs> ranks);
 
+  void Mark(StepMark mark);
+  int64_t NsBetween(StepMark from, StepMark to);
+  // One stream serves all ranks: they share their errors, and a device fault is final.
+  void CloseStep() {}
   // Waits for the rank's work and reads its error word.
   FirstError& error(int rank);
+  void Recover() {}
+  bool is_healthy() const { return is_healthy_; }
   // First failure of Place or Allocate.
   const absl::Status& setup_status() const { return setup_status_; }
   cudaStream_t stream() const { return stream_.get(); }
@@ -143,6 +151,7 @@ class CudaOps {
 
   DrafterConfig config_;
   device::Stream stream_;
+  std::array<device::Event, kStepMarks> marks_;
   device::Arena arena_;
   absl::Status setup_status_;
   int multiprocessors_ = 0;
@@ -151,6 +160,7 @@ class CudaOps {
   std::map<const uint16_t*, ExpertTable> expert_tables_;  // by the first expert's w1
   bool uses_graphs_ = false;
   bool stands_in_ = false;
+  bool is_healthy_ = true;  // no CUDA call has failed
   std::map<int, cudaGraphExec_t> graphs_;
 
   Buffer<CosSin> rope_;      // [max_positions + kBlockRows, rope_dims / 2]
