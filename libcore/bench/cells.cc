@@ -103,7 +103,11 @@ absl::StatusOr<CellTimes> RunCell(StepEngine& engine, const Cell& cell, const Ru
     TP2_ASSIGN_OR_RETURN(const StepOutputs outputs,
                          engine.Step({.entries = entries, .n_out = cell.n_out}));
     const int64_t end_ns = clock.NowNs();
-    if (is_timed) times.host_ns.push_back(end_ns - start_ns);
+    if (!is_timed) return absl::OkStatus();
+    times.host_ns.push_back(end_ns - start_ns);
+    if (outputs.draft_device_ns == 0) return absl::OkStatus();
+    times.draft_device_ns.push_back(outputs.draft_device_ns);
+    if (cell.insert_rows > 0) times.insert_device_ns.push_back(outputs.insert_device_ns);
     return absl::OkStatus();
   };
   TP2_RETURN_IF_ERROR(Repeat(options, step));

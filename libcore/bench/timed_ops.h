@@ -130,7 +130,12 @@ class TimedOps {
     inner_->Exchange(ranks);
   }
 
+  void Mark(StepMark mark) { inner_->Mark(mark); }
+  int64_t NsBetween(StepMark from, StepMark to) { return inner_->NsBetween(from, to); }
+  void CloseStep() { inner_->CloseStep(); }
   FirstError& error(int rank) { return inner_->error(rank); }
+  void Recover() { inner_->Recover(); }
+  bool is_healthy() const { return inner_->is_healthy(); }
 
  private:
   void Enter(KernelGroup group) {
