@@ -37,6 +37,9 @@ absl::StatusOr<std::unique_ptr<StepEngine>> MakeCudaDrafter(std::unique_ptr<Chec
   auto drafter = std::make_unique<Drafter<CudaOps>>(std::move(info), std::move(checkpoint),
                                                     std::move(ops), plans);
   TP2_RETURN_IF_ERROR(setup.setup_status());
+  const absl::Status recorded = drafter->Record();
+  TP2_RETURN_IF_ERROR(setup.setup_status());
+  TP2_RETURN_IF_ERROR(recorded);
   return drafter;
 }
 
