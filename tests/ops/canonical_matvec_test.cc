@@ -4,11 +4,11 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "libcore/base/rng.h"
 #include "libcore/math/bf16.h"
 #include "libcore/math/fp16.h"
 #include "libcore/math/fp8.h"
@@ -20,11 +20,10 @@ namespace {
 constexpr int kXRows = 19;  // more than one block of rows
 constexpr int kWeightRows = 37;
 
-std::vector<float> RandomValues(size_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
+std::vector<float> RandomValues(size_t count, uint64_t seed) {
+  Rng random(seed);
   std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
+  for (float& value : values) value = random.Signed();
   return values;
 }
 
@@ -92,10 +91,10 @@ TEST_P(CanonicalMatVecTest, Fp8RowsHaveTheCanonicalBits) {
   constexpr int kBlock = 16;
   const int columns = GetParam();
   const int blocks = columns / kBlock;
-  std::mt19937 random(4);
+  Rng random(4);
   std::vector<Fp8E4m3> w(weight_count());
   for (Fp8E4m3& value : w) {
-    do value.bits = static_cast<uint8_t>(random());
+    do value.bits = static_cast<uint8_t>(random.Next());
     while ((value.bits & 0x7F) == 0x7F);  // not a number
   }
   const std::vector<float> scale =

@@ -3,10 +3,10 @@
 
 #include <bit>
 #include <cstdint>
-#include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "libcore/base/rng.h"
 
 namespace tp2 {
 namespace {
@@ -15,15 +15,14 @@ class StreamKernels : public testing::TestWithParam<int> {  // columns
  protected:
   StreamKernels()
       : columns_(GetParam()), streams_(static_cast<size_t>(kStreams) * columns_), y_(columns_) {
-    for (float& value : streams_) value = normal_(random_);
-    for (float& value : y_) value = normal_(random_);
+    for (float& value : streams_) value = random_.Signed();
+    for (float& value : y_) value = random_.Signed();
   }
   void StreamsAt(int column, float* h) const {
     for (int s = 0; s < kStreams; ++s) h[s] = streams_[s * columns_ + column];
   }
 
-  std::mt19937 random_{11};
-  std::normal_distribution<float> normal_;
+  Rng random_{11};
   int columns_;
   std::vector<float> streams_, y_;
 };
@@ -42,8 +41,8 @@ TEST_P(StreamKernels, CollapseHasTheBitsOfOneElementAfterTheOther) {
 TEST_P(StreamKernels, UpdateHasTheBitsOfOneElementAfterTheOther) {
   MixCoefficients mix;
   for (int j = 0; j < kStreams; ++j) {
-    mix.post[j] = normal_(random_);
-    for (int s = 0; s < kStreams; ++s) mix.comb[s][j] = normal_(random_);
+    mix.post[j] = random_.Signed();
+    for (int s = 0; s < kStreams; ++s) mix.comb[s][j] = random_.Signed();
   }
   std::vector<float> updated = streams_;
   UpdateStreams(mix, y_.data(), columns_, updated.data());
