@@ -46,6 +46,9 @@ absl::StatusOr<std::unique_ptr<StepEngine>> MakeCudaDrafter(std::unique_ptr<Chec
   auto drafter = std::make_unique<Drafter<CudaOps>>(std::move(parts.info), std::move(checkpoint),
                                                     std::move(parts.ops), plans);
   TP2_RETURN_IF_ERROR(setup.setup_status());
+  const absl::Status recorded = drafter->Record();
+  TP2_RETURN_IF_ERROR(setup.setup_status());
+  TP2_RETURN_IF_ERROR(recorded);
   return drafter;
 }
 

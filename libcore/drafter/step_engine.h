@@ -43,10 +43,12 @@ struct StepEntry {
 struct StepRequest {
   std::span<const StepEntry> entries;  // 1 .. kMaxRequests, distinct slots
   int n_out = kBlockRows;              // 1 .. kBlockRows
+  bool wants_margins = true;           // without: the same drafts, sooner, and no runner-ups
   bool wants_debug = false;            // also return base logits and head hidden
 };
 
-// Drafts of one request; positions at and beyond n_out hold token -1 and zeros.
+// Drafts of one request; positions at and beyond n_out, and margins that were not wanted, hold
+// token -1 and zeros.
 struct EntryOutput {
   std::array<int32_t, kBlockRows> tokens;
   std::array<float, kBlockRows> confidence_logit;
