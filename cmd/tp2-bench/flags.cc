@@ -80,6 +80,8 @@ void AddGrid(CLI::App& app, Flags& flags, const std::string& name, const std::st
       ->check(CLI::Range(0, kMaxRowsPerMessage))
       ->option_text("N [0]")
       ->group("Measurement");
+  sub->add_flag("--margins", flags.wants_margins, "also runner-ups and margins")
+      ->group("Measurement");
   sub->add_flag("--groups", flags.has_groups, "also kernel time per group, by a second drafter")
       ->group("Measurement");
   AddMeasurement(sub, flags);

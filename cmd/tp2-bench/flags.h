@@ -31,6 +31,7 @@ struct Flags {
   bool is_eager = false;
   bool is_cold_l2 = false;
   bool has_groups = false;
+  bool wants_margins = false;
   double max_mad_pct = 2;
   std::string nvml_library;
   // memory

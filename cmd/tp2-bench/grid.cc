@@ -74,7 +74,8 @@ std::string CellRow(const Table& table, const std::string& mode, const Cell& cel
 std::vector<Cell> CellsOf(const Flags& flags) {
   std::vector<Cell> cells;
   for (const int requests : flags.requests) {
-    for (const int n_out : flags.n_out) cells.push_back({requests, n_out, flags.insert_rows});
+    for (const int n_out : flags.n_out)
+      cells.push_back({requests, n_out, flags.insert_rows, flags.wants_margins});
   }
   return cells;
 }
@@ -83,8 +84,9 @@ absl::Status RunCells(const Flags& flags, const std::string& mode, const Table& 
                       Session& session, bool is_first) {
   TP2_ASSIGN_OR_RETURN(const std::unique_ptr<StepEngine> engine,
                        MakeEngine(session.OptionsOf(mode)));
+  session.AddGraphs(*engine);
   if (is_first) {
-    TP2_RETURN_IF_ERROR(session.PrintHeader(engine->info()));
+    TP2_RETURN_IF_ERROR(session.PrintHeader(*engine));
     TP2_RETURN_IF_ERROR(session.Print(table.HeaderText()));
   }
   for (const Cell& cell : CellsOf(flags)) {

@@ -12,6 +12,25 @@
 #include "libcore/report/output.h"
 
 namespace tp2::bench {
+namespace {
+
+// Nodes of the smallest and the largest draft, and of the smallest insert; JSON has every key.
+std::string GraphText(const std::vector<GraphSize>& sizes) {
+  if (sizes.empty()) return "";
+  std::string text = absl::StrCat("# graphs    ", sizes.size(), " keys;");
+  const GraphKey keys[] = {GraphKey::Draft(1, kBlockRows, false),
+                           GraphKey::Draft(kMaxRequests, kBlockRows, true),
+                           GraphKey::Insert(kInsertBuckets[0], true)};
+  for (const GraphKey& key : keys) {
+    for (const GraphSize& size : sizes) {
+      if (size.key == key) absl::StrAppend(&text, " ", key.Name(), ": ", size.total(), " nodes;");
+    }
+  }
+  text.back() = '\n';
+  return text;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Start(const Flags& flags) {
   std::unique_ptr<Session> session(new Session(flags));
@@ -32,10 +51,15 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(const Flags& flags) {
   session->result_ = NewResult(flags.command_name, flags.argv);
   session->result_["backend"] = session->backend_;
   session->result_["copy_gb_per_s"] = session->copy_gb_per_s_;
-  session->result_["measurement"] = {
-      {"replays", flags.replays},    {"warmup", flags.warmup},          {"eager", flags.is_eager},
-      {"cold_l2", flags.is_cold_l2}, {"percentiles", "nearest rank"},   {"windows", "full"},
-      {"anchors", "prose"},          {"max_mad_pct", flags.max_mad_pct}};
+  session->result_["measurement"] = {{"replays", flags.replays},
+                                     {"warmup", flags.warmup},
+                                     {"eager", flags.is_eager},
+                                     {"margins", flags.wants_margins},
+                                     {"cold_l2", flags.is_cold_l2},
+                                     {"percentiles", "nearest rank"},
+                                     {"windows", "full"},
+                                     {"anchors", "prose"},
+                                     {"max_mad_pct", flags.max_mad_pct}};
   WatchInterrupts();
   return session;
 }
@@ -59,7 +83,8 @@ absl::Status Session::Print(const std::string& text) const {
   return flags_.json_path == "-" ? absl::OkStatus() : PrintResult(text);
 }
 
-absl::Status Session::PrintHeader(const EngineInfo& info) {
+absl::Status Session::PrintHeader(const StepEngine& engine) {
+  const EngineInfo& info = engine.info();
   result_["model"] = ModelJson(info);
   const BuildInfo build = GetBuildInfo();
   std::string text =
@@ -76,10 +101,26 @@ absl::Status Session::PrintHeader(const EngineInfo& info) {
                   " stages, vocab ", info.config.vocab, ", identity ",
                   Hex(info.identity_digest).substr(0, 8), ", numerics ", info.numerics_version,
                   "\n");
+  absl::StrAppend(&text, GraphText(engine.GraphSizes()));
   absl::StrAppend(&text, "# timing    ", flags_.replays, " calls after ", flags_.warmup, ", ",
                   flags_.is_eager ? "eager" : "graphs", flags_.is_cold_l2 ? ", cold L2" : "",
+                  flags_.wants_margins ? ", with margins" : "",
                   "; nearest rank; full windows, prose anchors\n#\n");
   return Print(text);
+}
+
+void Session::AddGraphs(const StepEngine& engine) {
+  Json& graphs = result_["graphs"];
+  if (graphs.is_null()) graphs = Json::array();
+  for (const GraphSize& size : engine.GraphSizes()) {
+    graphs.push_back({{"mode", engine.info().mode},
+                      {"key", size.key.Name()},
+                      {"kernels", size.kernels},
+                      {"copies", size.copies},
+                      {"fills", size.fills},
+                      {"events", size.events},
+                      {"nodes", size.total()}});
+  }
 }
 
 std::string Session::AddCell(Json cell, const std::vector<int64_t>& primary_ns) {

@@ -30,7 +30,9 @@ class Session {
   double copy_gb_per_s() const { return copy_gb_per_s_; }
 
   // The header: tool, card, conditions. Nothing when JSON goes to stdout.
-  absl::Status PrintHeader(const EngineInfo& info);
+  absl::Status PrintHeader(const StepEngine& engine);
+  // The nodes of each of the engine's graph keys, into the result.
+  void AddGraphs(const StepEngine& engine);
   absl::Status Print(const std::string& text) const;
 
   // Judges the cell by its primary series and adds what was read from the card right after it.

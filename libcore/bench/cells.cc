@@ -100,8 +100,10 @@ absl::StatusOr<CellTimes> RunCell(StepEngine& engine, const Cell& cell, const Ru
   const auto step = [&](bool is_timed) -> absl::Status {
     const std::vector<StepEntry> entries = Entries(engine, cell, index++, values);
     const int64_t start_ns = clock.NowNs();
-    TP2_ASSIGN_OR_RETURN(const StepOutputs outputs,
-                         engine.Step({.entries = entries, .n_out = cell.n_out}));
+    TP2_ASSIGN_OR_RETURN(
+        const StepOutputs outputs,
+        engine.Step(
+            {.entries = entries, .n_out = cell.n_out, .wants_margins = cell.wants_margins}));
     const int64_t end_ns = clock.NowNs();
     if (!is_timed) return absl::OkStatus();
     times.host_ns.push_back(end_ns - start_ns);

@@ -15,7 +15,8 @@ namespace tp2::bench {
 struct Cell {
   int requests = 1;
   int n_out = kBlockRows;
-  int insert_rows = 0;  // new context rows per request and STEP; 0 times the draft alone
+  int insert_rows = 0;         // new context rows per request and STEP; 0 times the draft alone
+  bool wants_margins = false;  // also runner-ups and margins
 };
 
 // Nanoseconds, one value per timed call. Host: wall from the call to results on the host, all

@@ -26,6 +26,7 @@ constexpr Field kFields[] = {
     {"numerics version", "/model/numerics_version"},
     {"cold L2", "/measurement/cold_l2"},
     {"eager", "/measurement/eager"},
+    {"margins", "/measurement/margins"},
 };
 
 absl::Status Malformed(const char* which, const std::string& expected, const std::string& got) {

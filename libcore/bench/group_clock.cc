@@ -4,7 +4,7 @@
 
 namespace tp2::bench {
 
-void HostGroupClock::Begin(int key) {
+void HostGroupClock::Begin(const GraphKey& key) {
   current_ = &times_[key];
   *current_ = {};
 }
@@ -23,10 +23,10 @@ void HostGroupClock::End() {
   current_ = nullptr;
 }
 
-absl::StatusOr<GroupTimes> HostGroupClock::Read(int key) const {
+absl::StatusOr<GroupTimes> HostGroupClock::Read(const GraphKey& key) const {
   const auto found = times_.find(key);
   if (found == times_.end()) {
-    return absl::InternalError(absl::StrCat("group clock: no body with key ", key));
+    return absl::InternalError(absl::StrCat("group clock: no body with key ", key.Name()));
   }
   return found->second;
 }

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "libcore/bench/group_clock.h"
 #include "libcore/bench/groups.h"
@@ -15,13 +16,15 @@
 
 namespace tp2::bench {
 
-// Thread-compatible. Only what runs inside Repeat is timed: the draft step.
+// Thread-compatible. Only the bodies of draft keys are timed.
 template <OpSet O>
 class TimedOps {
  public:
   using Stored = typename O::Stored;
   template <class T>
   using Buffer = typename O::template Buffer<T>;
+  template <class T>
+  using HostBuffer = typename O::template HostBuffer<T>;
 
   // `clock` must outlive this.
   TimedOps(std::unique_ptr<O> inner, GroupClock* clock) : inner_(std::move(inner)), clock_(clock) {}
@@ -31,9 +34,19 @@ class TimedOps {
     return inner_->template Allocate<T>(rank, count);
   }
   template <class T>
+  HostBuffer<T> AllocateHost(int rank, int64_t count) {
+    return inner_->template AllocateHost<T>(rank, count);
+  }
+  template <class T>
   void Upload(int rank, std::span<const T> host, T* out) {
     inner_->Upload(rank, host, out);
   }
+  template <class T>
+  void ReadBack(int rank, const T* in, std::span<T> host) {
+    Enter(KernelGroup::kOther);
+    inner_->ReadBack(rank, in, host);
+  }
+  void Wait(int rank) { inner_->Wait(rank); }
   template <class T>
   void Download(int rank, const T* in, std::span<T> host) {
     inner_->Download(rank, in, host);
@@ -45,17 +58,18 @@ class TimedOps {
   }
 
   template <class Body>
-  void Repeat(int key, Body&& body) {
-    clock_->set_latest_key(key);
-    inner_->Repeat(key, [&] {
-      clock_->Begin(key);
-      is_timed_ = true;
-      group_.reset();
-      body();
-      is_timed_ = false;
-      clock_->End();
-    });
+  void Record(const GraphKey& key, Body&& body) {
+    clock_->Prepare();
+    inner_->Record(key, [&] { RunTimed(key, body); });
   }
+  template <class Body>
+  void Run(const GraphKey& key, Body&& body) {
+    if (key.kind == GraphKey::Kind::kDraft) clock_->set_latest_key(key);
+    clock_->Prepare();
+    inner_->Run(key, [&] { RunTimed(key, body); });
+  }
+  std::vector<GraphSize> GraphSizes() const { return inner_->GraphSizes(); }
+  int PaddedRows(int rows) const { return inner_->PaddedRows(rows); }
 
   void Widen(int rank, const WidenArgs& args) {
     Enter(KernelGroup::kNorms);
@@ -138,6 +152,16 @@ class TimedOps {
   bool is_healthy() const { return inner_->is_healthy(); }
 
  private:
+  template <class Body>
+  void RunTimed(const GraphKey& key, Body&& body) {
+    if (key.kind != GraphKey::Kind::kDraft) return body();
+    clock_->Begin(key);
+    is_timed_ = true;
+    group_.reset();
+    body();
+    is_timed_ = false;
+    clock_->End();
+  }
   void Enter(KernelGroup group) {
     if (!is_timed_ || group_ == group) return;
     group_ = group;

@@ -27,7 +27,7 @@ Json Result(const std::vector<Json>& cells) {
   result["backend"] = "cuda";
   result["conditions"] = {{"card", {{"name", "NVIDIA H200"}}}};
   result["model"] = {{"identity", "55c6"}, {"numerics_version", 1}};
-  result["measurement"] = {{"cold_l2", false}, {"eager", false}};
+  result["measurement"] = {{"cold_l2", false}, {"eager", false}, {"margins", false}};
   result["cells"] = cells;
   return result;
 }
@@ -72,6 +72,7 @@ TEST(CompareResults, RefusesOtherConditionsAndNamesEach) {
       {"/model/numerics_version", 2, "numerics version: 1, 2"},
       {"/measurement/cold_l2", true, "cold L2: false, true"},
       {"/measurement/eager", true, "eager: false, true"},
+      {"/measurement/margins", true, "margins: false, true"},
   };
   for (const Change& change : changes) {
     Json after = before;

@@ -12,10 +12,12 @@
 namespace tp2::bench {
 namespace {
 
+const GraphKey kKey = GraphKey::Draft(1, 5, true);
+
 TEST(HostGroupClock, GivesEachGroupTheTimeUntilTheNextMark) {
   const auto clock = std::make_shared<FakeClock>();
   HostGroupClock groups(clock);
-  groups.Begin(7);
+  groups.Begin(kKey);
   clock->AdvanceNs(1000);  // before the first operation: nobody's
   groups.Mark(KernelGroup::kMhc);
   clock->AdvanceNs(10);
@@ -24,7 +26,7 @@ TEST(HostGroupClock, GivesEachGroupTheTimeUntilTheNextMark) {
   groups.Mark(KernelGroup::kMhc);
   clock->AdvanceNs(5);
   groups.End();
-  auto times = groups.Read(7);
+  auto times = groups.Read(kKey);
   ASSERT_TRUE(times.ok());
   EXPECT_EQ(At(times->ns, KernelGroup::kMhc), 15);
   EXPECT_EQ(At(times->ns, KernelGroup::kDense), 20);
@@ -36,13 +38,13 @@ TEST(HostGroupClock, KeepsTheLatestRunOfEachKey) {
   const auto clock = std::make_shared<FakeClock>();
   HostGroupClock groups(clock);
   for (const int run : {1, 2}) {
-    groups.Begin(1);
+    groups.Begin(kKey);
     groups.Mark(KernelGroup::kHead);
     clock->AdvanceNs(100 * run);
     groups.End();
   }
-  EXPECT_EQ(At(groups.Read(1)->ns, KernelGroup::kHead), 200);
-  EXPECT_FALSE(groups.Read(2).ok());
+  EXPECT_EQ(At(groups.Read(kKey)->ns, KernelGroup::kHead), 200);
+  EXPECT_FALSE(groups.Read(GraphKey::Draft(2, 5, true)).ok());
 }
 
 TEST(AnchorTokens, RepeatLikeProseAndFitEveryVocabulary) {
