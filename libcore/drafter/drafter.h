@@ -36,6 +36,7 @@ class Drafter final : public StepEngine {
   absl::Status Insert(const InsertRows& rows) override;
   absl::StatusOr<StepOutputs> Step(const StepRequest& request) override;
   bool is_healthy() const override { return ops_->is_healthy(); }
+  const O& ops() const { return *ops_; }
 
   // `observer` may be null; it must outlive its use. Only rank 0's tensors are shown.
   void set_observer(StepObserver* observer) { observer_ = observer; }
