@@ -67,8 +67,17 @@ same_bits() {
   ./tp2-parity self --backend cuda --model "$1" --rounds "$2" --modes one-card,emulated \
     --digest "$digest"
 }
+# same_grid MODEL: every recorded graph, eager and replayed.
+same_grid() {
+  local digest graphs
+  digest=$(digest_of --backend cpu --model "$1" --grid)
+  for graphs in "" --eager; do
+    ./tp2-parity self --backend cuda --model "$1" --grid --modes one-card,emulated \
+      --digest "$digest" $graphs
+  done
+}
 sanitize() {
-  compute-sanitizer --tool "$1" --error-exitcode 1 ./gpu_test --gtest_brief=1 \
+  TP2_RED_ZONES=off compute-sanitizer --tool "$1" --error-exitcode 1 ./gpu_test --gtest_brief=1 \
     --gtest_filter='Shapes/*tiny_2:Shapes/*tiny_v4_1:Widths/*/2'
 }
 
@@ -85,9 +94,11 @@ check cpu_math ./math_test --gtest_brief=1
 check cpu_exl3 ./exl3_test --gtest_brief=1
 check gpu_tests without_skips ./gpu_test
 check bits_v41_tiny same_bits golden/v41-tiny 41
+check grid_v41_tiny same_grid golden/v41-tiny
 rm -rf "$out/medium"
 ./dspark-pack synth --shape medium --out "$out/medium" >"$out/synth.log"
 check bits_medium same_bits "$out/medium" 41
+check grid_medium same_grid "$out/medium"
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck synccheck initcheck; do check "$tool" sanitize "$tool"; done
 else

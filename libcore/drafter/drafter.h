@@ -37,6 +37,7 @@ class Drafter final : public StepEngine {
   absl::StatusOr<StepOutputs> Step(const StepRequest& request) override;
   std::vector<GraphSize> GraphSizes() const override { return ops_->GraphSizes(); }
   bool is_healthy() const override { return ops_->is_healthy(); }
+  const O& ops() const { return *ops_; }
 
   // `observer` may be null; it must outlive its use. Only rank 0's tensors are shown.
   void set_observer(StepObserver* observer) { observer_ = observer; }
