@@ -59,14 +59,15 @@ absl::StatusOr<int> RunInserts(const Flags& flags) {
       options.after_each = [&](int done) { progress.Update(done, flags.replays); };
       TP2_ASSIGN_OR_RETURN(times, MeasureInsert(*engine, rows, options));
     }
+    const bool has_device = !times.insert_device_ns.empty();
+    const char* primary_name = has_device ? "insert_device_us" : "insert_host_us";
     const Json cell = {{"cell", absl::StrCat("insert ", rows)},
                        {"mode", flags.modes.front()},
                        {"rows", rows},
-                       {"primary", times.insert_device_ns.empty() ? "insert_host_us" : "insert_device_us"},
+                       {"primary", primary_name},
                        {"insert_host_us", SeriesUs(times.host_ns)},
                        {"insert_device_us", SeriesUs(times.insert_device_ns)}};
-    const std::vector<int64_t>& primary =
-        times.insert_device_ns.empty() ? times.host_ns : times.insert_device_ns;
+    const std::vector<int64_t>& primary = has_device ? times.insert_device_ns : times.host_ns;
     const std::string state = session->AddCell(cell, primary);
     const double mad_pct = 100.0 * static_cast<double>(MedianDeviation(primary)) /
                            static_cast<double>(NearestRank(primary, 50));
