@@ -19,8 +19,8 @@ cuda::LinearWorkspace CudaOps::workspace() {
           .arrivals = arrivals_.data()};
 }
 
-// Two blocks for every multiprocessor, parts of at least two 128-blocks, and int32 sums: 127 * 1005
-// * 16384 < 2^31.
+// Two blocks of eight warps for every multiprocessor, parts of at least two 128-blocks, and int32
+// sums: 127 * 1005 * 16384 < 2^31.
 int CudaOps::SplitsOf(int k, int n, int job_count) const {
   constexpr int kMaxBlockInputs = 16384;
   const int blocks = n / 128 * job_count;

@@ -39,7 +39,7 @@ __device__ void StoreQuanta(uint32_t* quanta, const RowPlace& place, int k_tiles
                             const int (&v)[4]) {
   const int in_tile = k % 16;
   uint16_t* words = reinterpret_cast<uint16_t*>(
-      quanta + (static_cast<int64_t>(place.group) * k_tiles + k / 16) * 32);
+      quanta + static_cast<int64_t>(place.group) * k_tiles * 32 + k / 64 * 128 + k / 16 % 4);
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair) {
     const int a = v[2 * pair], b = v[2 * pair + 1];
@@ -48,8 +48,8 @@ __device__ void StoreQuanta(uint32_t* quanta, const RowPlace& place, int k_tiles
     const int quarter = (in_tile % 8) / 2 + pair;
     const int half = in_tile / 8;
     const int high_word = 2 * place.row * 4 + quarter;
-    words[2 * high_word + half] = static_cast<uint16_t>((a_high & 0xFF) | ((b_high & 0xFF) << 8));
-    words[2 * (high_word + 4) + half] =
+    words[8 * high_word + half] = static_cast<uint16_t>((a_high & 0xFF) | ((b_high & 0xFF) << 8));
+    words[8 * (high_word + 4) + half] =
         static_cast<uint16_t>((a_low & 0xFF) | ((b_low & 0xFF) << 8));
   }
 }
@@ -280,7 +280,7 @@ cudaError_t PreloadLinear() {
 
 cudaError_t PreloadKernels() {
   for (const auto preload : {PreloadLinear, PreloadRows, PreloadMix, PreloadAttention,
-                             PreloadMatVec, PreloadHead, PreloadExperts, PreloadIntegerGemm12,
+                             PreloadMatVec, PreloadHead, PreloadExperts, PreloadRepack, PreloadIntegerGemm12,
                              PreloadIntegerGemm34, PreloadIntegerGemm56, PreloadIntegerGemm78}) {
     if (const cudaError_t error = preload(); error != cudaSuccess) return error;
   }
