@@ -99,7 +99,7 @@ int CudaOps::group_capacity() const {
 }
 
 int CudaOps::job_capacity() const {
-  return std::min(kMaxRows * config_.experts_per_token, config_.experts) + 1;
+  return kMaxRows * config_.experts_per_token + 1;
 }
 
 absl::Status CudaOps::BuildExpertBuffers() {

@@ -1,8 +1,9 @@
 // The exact integer product (exl3/linear.h) on the integer tensor core, for one trellis width K.
 //
-// A block owns 128 outputs and a range of K. A warp owns 64 of the outputs and every second unit of
-// 64 inputs (trellis.cuh): its weights go straight from device memory to its registers, one unit
-// ahead of the arithmetic, and no warp waits for another before the sums meet.
+// A block owns 128 outputs and a range of K. A warp owns 64 of the outputs and every n-th unit of 64
+// inputs (trellis.cuh), n the warps that share a column. It copies its weights ahead of the
+// arithmetic into slots of shared memory of its own, so that no warp waits for another before the
+// sums meet.
 // The four bytes of a weight's 32-bit product are four u8 elements of operand A; operand B holds an
 // activation's int8 part four times, so the tensor core adds the byte sum for us. The high and the
 // low part of a row are neighbouring columns, so one lane ends up with both. Fragment mapping:
@@ -20,15 +21,28 @@
 
 namespace tp2::cuda {
 
-inline constexpr int kGemmThreads = 256;
 inline constexpr int kBlockOutputs = 128;
-inline constexpr int kBlockColumns = kBlockOutputs / kUnitOutputs;   // units side by side
-inline constexpr int kKParts = kGemmThreads / 32 / kBlockColumns;    // warps that share a column
-inline constexpr int kUnitSide = 4;                                  // tiles of a unit each way
+inline constexpr int kBlockColumns = kBlockOutputs / kUnitOutputs;  // units side by side
+inline constexpr int kUnitSide = 4;                                 // tiles of a unit each way
+// Items of the block's sums start on different banks.
+inline constexpr int kSumPitch = kBlockOutputs + 8;
 
-// Units that a warp has under way: enough bytes to cover the memory's latency.
-template <int K>
-inline constexpr int kUnitsAhead = K <= 2 ? 3 : K <= 4 ? 2 : 1;
+// What a kernel variant is made of: how many groups of rows it can hold, and the threads and blocks
+// of a multiprocessor that its registers leave room for.
+template <int K, int kMaxGroupsOfVariant>
+struct GemmShape {
+  static constexpr int kMaxGroups = kMaxGroupsOfVariant;
+  static constexpr int kWarps = kMaxGroups == 1 ? 8 : 6;
+  static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kBlocks = kMaxGroups <= 2 ? 3 : 2;
+  static constexpr int kParts = kWarps / kBlockColumns;  // of a column's units
+  // Slots of a warp: 4 KB or more under way cover the memory's latency.
+  static constexpr int kSlots = K <= 2 ? 4 : K <= 4 ? 3 : 2;
+  static constexpr int kUnitVectors = 32 * K;  // 16 bytes each
+  static constexpr int kSlotBytes = kWarps * kSlots * kUnitVectors * 16;
+  static constexpr int kSumBytes = 2 * kMaxGroups * kRowsPerGroup * kSumPitch * 4;
+  static constexpr int kSharedBytes = kSlotBytes > kSumBytes ? kSlotBytes : kSumBytes;
+};
 
 __device__ inline void MmaU8S8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
@@ -37,12 +51,15 @@ __device__ inline void MmaU8S8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0,
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Where the int32 sums of a block's warps meet: shared memory, [item][128] of each part.
+// Where the int32 sums of a block's warps meet: shared memory, [item][kSumPitch] of each part.
 struct BlockSums {
   int* high;
   int* low;
 
-  __device__ long long At(int i) const { return 254LL * high[i] + low[i]; }
+  __device__ long long At(int item, int output) const {
+    const int i = item * kSumPitch + output;
+    return 254LL * high[i] + low[i];
+  }
 };
 
 // y of one item and the block's 128 outputs from the exact sums, by one warp.
@@ -68,11 +85,10 @@ __device__ inline void StoreOutputs(const LinearJob& job, const LinearWorkspace&
 // The sums of a block that holds all of K.
 __device__ inline void FinishWhole(const LinearJob& job, const LinearWorkspace& work,
                                    const BlockSums& sums) {
-  for (int item = threadIdx.x / 32; item < job.items; item += kGemmThreads / 32) {
-    const int at = item * kBlockOutputs + threadIdx.x % 32 * 4;
+  for (int item = threadIdx.x / 32; item < job.items; item += blockDim.x / 32) {
     long long four[4];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) four[j] = sums.At(at + j);
+    for (int j = 0; j < 4; ++j) four[j] = sums.At(item, threadIdx.x % 32 * 4 + j);
     StoreOutputs(job, work, item, four);
   }
 }
@@ -87,9 +103,10 @@ __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& 
                                static_cast<int64_t>(blockIdx.z) * kRowsPerPass * n +
                                static_cast<int64_t>(blockIdx.x) * kBlockOutputs;
   unsigned int* arrivals = work.arrivals + blockIdx.z * gridDim.x + blockIdx.x;
-  for (int i = threadIdx.x; i < job.items * kBlockOutputs; i += kGemmThreads) {
-    atomicAdd(totals + i / kBlockOutputs * n + i % kBlockOutputs,
-              static_cast<unsigned long long>(sums.At(i)));
+  for (int i = threadIdx.x; i < job.items * kBlockOutputs; i += blockDim.x) {
+    const int item = i / kBlockOutputs, output = i % kBlockOutputs;
+    atomicAdd(totals + item * n + output,
+              static_cast<unsigned long long>(sums.At(item, output)));
   }
   __threadfence();
   __syncthreads();
@@ -100,7 +117,7 @@ __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& 
   __syncthreads();
   if (!is_last) return;
   __threadfence();
-  for (int item = threadIdx.x / 32; item < job.items; item += kGemmThreads / 32) {
+  for (int item = threadIdx.x / 32; item < job.items; item += blockDim.x / 32) {
     unsigned long long* from = totals + item * n + threadIdx.x % 32 * 4;
     long long four[4];
 #pragma unroll
@@ -147,12 +164,13 @@ __device__ inline void AddUnit(const LaneUnit<K>& unit, const uint32_t* quanta,
   }
 }
 
-// Integer adds commute, so shared atomics need no turns.
+// The sums of all warps into shared memory. Integer adds commute, so atomics need no turns.
 template <int kGroups>
 __device__ inline void GatherSums(const LinearJob& job, int first_column,
                                   const int (&sums)[kUnitSide][kGroups][4],
                                   const BlockSums& totals) {
-  for (int i = threadIdx.x; i < job.items * kBlockOutputs; i += kGemmThreads) {
+  __syncthreads();  // the sums lie where other warps' slots were
+  for (int i = threadIdx.x; i < job.items * kSumPitch; i += blockDim.x) {
     totals.high[i] = 0;
     totals.low[i] = 0;
   }
@@ -164,7 +182,7 @@ __device__ inline void GatherSums(const LinearJob& job, int first_column,
     if (item >= job.items) continue;
 #pragma unroll
     for (int column = 0; column < kUnitSide; ++column) {
-      const int at = item * kBlockOutputs + first_column + column * 16 + lane / 4;
+      const int at = item * kSumPitch + first_column + column * 16 + lane / 4;
       atomicAdd(totals.high + at, sums[column][g][0]);
       atomicAdd(totals.low + at, sums[column][g][1]);
       atomicAdd(totals.high + at + 8, sums[column][g][2]);
@@ -174,12 +192,13 @@ __device__ inline void GatherSums(const LinearJob& job, int first_column,
   __syncthreads();
 }
 
-// This warp's units of the block's range of K, summed.
-template <int K, int kGroups>
+// This warp's units of the block's range of K, summed. slots: the warp's own.
+template <class Shape, int K, int kGroups>
 __device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& work, int column,
-                                int k_part, int (&sums)[kUnitSide][kGroups][4]) {
-  constexpr int kBuffers = kUnitsAhead<K> + 1;
-  constexpr int kUnitVectors = 32 * K;  // 16 bytes each
+                                int k_part, uint4* slots,
+                                int (&sums)[kUnitSide][kGroups][4]) {
+  constexpr int kParts = Shape::kParts, kSlots = Shape::kSlots;
+  constexpr int kUnitVectors = Shape::kUnitVectors;
   const int lane = threadIdx.x % 32;
   const int unit_count = job.matrix.k / kUnitInputs;
   const int steps = job.matrix.k / 128;  // ranges are whole 128-blocks
@@ -190,35 +209,37 @@ __device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& wor
   const int column_unit = static_cast<int>(blockIdx.x) * kBlockColumns + column;
   const uint4* units = reinterpret_cast<const uint4*>(job.matrix.trellis) +
                        static_cast<int64_t>(column_unit) * unit_count * kUnitVectors;
-  LaneUnit<K> buffers[kBuffers];
 #pragma unroll
-  for (int i = 0; i < kUnitsAhead<K>; ++i) {
-    const int u = begin + k_part + i * kKParts;
-    if (u < end) buffers[i].Load(units + static_cast<int64_t>(u) * kUnitVectors);
-  }
-  // Unrolled over the buffers, so that every one keeps its registers.
-  for (int first = begin + k_part; first < end; first += kBuffers * kKParts) {
-#pragma unroll
-    for (int i = 0; i < kBuffers; ++i) {
-      const int u = first + i * kKParts;
-      if (u >= end) break;
-      const int next = u + kUnitsAhead<K> * kKParts;
-      if (next < end) {
-        buffers[(i + kUnitsAhead<K>) % kBuffers].Load(units +
-                                                      static_cast<int64_t>(next) * kUnitVectors);
-      }
-      AddUnit<K, kGroups>(buffers[i], quanta + static_cast<int64_t>(u) * 128, group_stride, sums);
+  for (int i = 0; i < kSlots; ++i) {
+    const int u = begin + k_part + i * kParts;
+    if (u < end) {
+      CopyUnit<K>(units + static_cast<int64_t>(u) * kUnitVectors, slots + i * kUnitVectors);
     }
+    __pipeline_commit();
+  }
+  int i = 0;
+  for (int u = begin + k_part; u < end; u += kParts) {
+    uint4* slot = slots + i * kUnitVectors;
+    LaneUnit<K> unit;
+    __pipeline_wait_prior(kSlots - 1);
+    unit.Load(slot);
+    const int next = u + kSlots * kParts;
+    if (next < end) CopyUnit<K>(units + static_cast<int64_t>(next) * kUnitVectors, slot);
+    __pipeline_commit();
+    AddUnit<K, kGroups>(unit, quanta + static_cast<int64_t>(u) * 128, group_stride, sums);
+    i = i + 1 == kSlots ? 0 : i + 1;
   }
 }
 
-template <int K, int kGroups>
-__device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& work,
-                                const BlockSums& totals) {
-  const int column = threadIdx.x / 32 % kBlockColumns;
-  const int k_part = threadIdx.x / 32 / kBlockColumns;
+template <class Shape, int K, int kGroups>
+__device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& work, uint4* shared) {
+  const int warp = threadIdx.x / 32;
+  const int column = warp % kBlockColumns;
   int sums[kUnitSide][kGroups][4] = {};
-  SumUnits<K, kGroups>(job, work, column, k_part, sums);
+  SumUnits<Shape, K, kGroups>(job, work, column, warp / kBlockColumns,
+                              shared + warp * Shape::kSlots * Shape::kUnitVectors, sums);
+  int* const high = reinterpret_cast<int*>(shared);
+  const BlockSums totals = {high, high + Shape::kMaxGroups * kRowsPerGroup * kSumPitch};
   GatherSums<kGroups>(job, column * kUnitOutputs, sums, totals);
   if (gridDim.y == 1) {
     FinishWhole(job, work, totals);
@@ -227,51 +248,78 @@ __device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& wor
   }
 }
 
-// Most groups of the two variants: few rows leave registers for more resident blocks.
+// Most groups of the variants: few rows leave registers for more resident warps.
+inline constexpr int kOneGroup = 1;
 inline constexpr int kFewGroups = 2;
 inline constexpr int kManyGroups = GroupsOf(kRowsPerPass);
 
 // Grid: x = blocks of 128 outputs, y = parts of K, z = jobs. Jobs of another width are skipped.
 template <int K, int kMaxGroups>
-__global__ void __launch_bounds__(kGemmThreads, kMaxGroups == kFewGroups ? 2 : 1)
+__global__ void __launch_bounds__(GemmShape<K, kMaxGroups>::kThreads,
+                                  GemmShape<K, kMaxGroups>::kBlocks)
     IntegerGemmKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
-  constexpr int kMaxItems = kMaxGroups * kRowsPerGroup;
-  __shared__ int sums[2][kMaxItems * kBlockOutputs];
-  const BlockSums totals = {sums[0], sums[1]};
+  using Shape = GemmShape<K, kMaxGroups>;
+  extern __shared__ uint4 shared[];
   const LinearJob& job = jobs.list != nullptr ? jobs.list[blockIdx.z] : jobs.single;
   if (job.items == 0 || job.matrix.bits != K || job.matrix.codebook != kCodebookMul1) return;
   if (static_cast<int>(blockIdx.x) * kBlockOutputs >= job.matrix.n) return;
   const int groups = GroupsOf(job.items);
-  if constexpr (kMaxGroups == kFewGroups) {
-    if (groups == 1) return GemmBody<K, 1>(job, work, totals);
-    return GemmBody<K, 2>(job, work, totals);
+  if constexpr (kMaxGroups <= kFewGroups) {
+    if constexpr (kMaxGroups == kFewGroups) {
+      if (groups == 2) return GemmBody<Shape, K, 2>(job, work, shared);
+    }
+    return GemmBody<Shape, K, 1>(job, work, shared);
   } else {
     switch (groups) {
       case 1:
-        return GemmBody<K, 1>(job, work, totals);
+        return GemmBody<Shape, K, 1>(job, work, shared);
       case 2:
-        return GemmBody<K, 2>(job, work, totals);
+        return GemmBody<Shape, K, 2>(job, work, shared);
       case 3:
-        return GemmBody<K, 3>(job, work, totals);
+        return GemmBody<Shape, K, 3>(job, work, shared);
       case 4:
       case 5:
-        return GemmBody<K, 5>(job, work, totals);
+        return GemmBody<Shape, K, 5>(job, work, shared);
       default:
-        return GemmBody<K, 6>(job, work, totals);
+        return GemmBody<Shape, K, 6>(job, work, shared);
     }
   }
+}
+
+template <int K, int kMaxGroups>
+void LaunchVariant(const LinearJobs& jobs, const LinearWorkspace& work, int splits,
+                   cudaStream_t stream) {
+  using Shape = GemmShape<K, kMaxGroups>;
+  const dim3 grid(static_cast<unsigned>(jobs.max_outputs / kBlockOutputs),
+                  static_cast<unsigned>(splits), static_cast<unsigned>(jobs.job_count));
+  IntegerGemmKernel<K, kMaxGroups>
+      <<<grid, Shape::kThreads, Shape::kSharedBytes, stream>>>(jobs, work);
 }
 
 template <int K>
 void LaunchIntegerGemmOf(const LinearJobs& jobs, const LinearWorkspace& work, int splits,
                          cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(jobs.max_outputs / kBlockOutputs),
-                  static_cast<unsigned>(splits), static_cast<unsigned>(jobs.job_count));
-  if (GroupsOf(jobs.max_items) <= kFewGroups) {
-    IntegerGemmKernel<K, kFewGroups><<<grid, kGemmThreads, 0, stream>>>(jobs, work);
-  } else {
-    IntegerGemmKernel<K, kManyGroups><<<grid, kGemmThreads, 0, stream>>>(jobs, work);
+  const int groups = GroupsOf(jobs.max_items);
+  if (groups <= kOneGroup) return LaunchVariant<K, kOneGroup>(jobs, work, splits, stream);
+  if (groups <= kFewGroups) return LaunchVariant<K, kFewGroups>(jobs, work, splits, stream);
+  LaunchVariant<K, kManyGroups>(jobs, work, splits, stream);
+}
+
+// Loads the variants of one width now and allows them their shared memory.
+template <int K, int kMaxGroups>
+cudaError_t PreloadVariant() {
+  return cudaFuncSetAttribute(IntegerGemmKernel<K, kMaxGroups>,
+                              cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              GemmShape<K, kMaxGroups>::kSharedBytes);
+}
+
+template <int K>
+cudaError_t PreloadIntegerGemmOf() {
+  for (const auto preload : {PreloadVariant<K, kOneGroup>, PreloadVariant<K, kFewGroups>,
+                             PreloadVariant<K, kManyGroups>}) {
+    if (const cudaError_t error = preload(); error != cudaSuccess) return error;
   }
+  return cudaSuccess;
 }
 
 }  // namespace tp2::cuda

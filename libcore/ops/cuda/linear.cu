@@ -166,11 +166,16 @@ __device__ void PrepareHalf(const LinearJob& job, const LinearWorkspace& work,
   }
 }
 
-// Grid: x = items of a job, y = jobs.
+// Grid: x = items, y = jobs; wide jobs behind narrow ones take `chunks` steps of y, each with as
+// many items as a narrow job has.
 __global__ void __launch_bounds__(kPrepareThreads)
-    PrepareRowsKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
-  const LinearJob& job = jobs.list != nullptr ? jobs.list[blockIdx.y] : jobs.single;
-  const int item = static_cast<int>(blockIdx.x);
+    PrepareRowsKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work,
+                      int chunks) {
+  const int step = static_cast<int>(blockIdx.y);
+  const int wide_step = max(0, step - jobs.narrow_jobs);
+  const int index = step - wide_step + wide_step / chunks;
+  const LinearJob& job = jobs.list != nullptr ? jobs.list[index] : jobs.single;
+  const int item = static_cast<int>(blockIdx.x + wide_step % chunks * gridDim.x);
   if (item >= job.items) return;
   const int row = job.gather != nullptr ? job.gather[item] : item;
   const float* x = job.x + row * job.x_stride;
@@ -254,8 +259,11 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void LaunchPrepareRows(const LinearJobs& jobs, const LinearWorkspace& work, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(jobs.max_items), static_cast<unsigned>(jobs.job_count));
-  PrepareRowsKernel<<<grid, kPrepareThreads, 0, stream>>>(jobs, work);
+  const int items = jobs.narrow_jobs > 0 ? kRowsPerGroup : jobs.max_items;
+  const int chunks = (jobs.max_items + items - 1) / items;
+  const int steps = jobs.narrow_jobs + (jobs.job_count - jobs.narrow_jobs) * chunks;
+  const dim3 grid(static_cast<unsigned>(items), static_cast<unsigned>(steps));
+  PrepareRowsKernel<<<grid, kPrepareThreads, 0, stream>>>(jobs, work, chunks);
 }
 
 void LaunchIntegerGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,

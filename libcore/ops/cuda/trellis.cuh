@@ -9,6 +9,8 @@
 // 6.4d.
 #pragma once
 
+#include <cuda_pipeline_primitives.h>
+
 #include <cstdint>
 
 namespace tp2::cuda {
@@ -22,14 +24,16 @@ template <int K>
 struct LaneUnit {
   uint32_t words[4 * K];
 
-  // unit: the first word of the unit in device memory. Read once, so it stays out of the L1 cache.
-  __device__ void Load(const uint4* unit) {
+  // slot: [K][32 lanes] in shared memory. A lane reads what it copied itself (CopyUnit), so only it
+  // has to wait.
+  __device__ void Load(const uint4* slot) {
 #pragma unroll
     for (int j = 0; j < K; ++j) {
-      asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-          : "=r"(words[4 * j]), "=r"(words[4 * j + 1]), "=r"(words[4 * j + 2]),
-            "=r"(words[4 * j + 3])
-          : "l"(unit + j * 32 + threadIdx.x % 32));
+      const uint4 four = slot[j * 32 + threadIdx.x % 32];
+      words[4 * j] = four.x;
+      words[4 * j + 1] = four.y;
+      words[4 * j + 2] = four.z;
+      words[4 * j + 3] = four.w;
     }
   }
 
@@ -41,6 +45,16 @@ struct LaneUnit {
     return __funnelshift_l(second, first, begin % 32);
   }
 };
+
+// Starts copying the lane's part of a unit from device memory into a slot.
+template <int K>
+__device__ inline void CopyUnit(const uint4* unit, uint4* slot) {
+#pragma unroll
+  for (int j = 0; j < K; ++j) {
+    const int at = j * 32 + static_cast<int>(threadIdx.x) % 32;
+    __pipeline_memcpy_async(slot + at, unit + at, sizeof(uint4));
+  }
+}
 
 // The 16 bits in front of the lane's bits of tiles `tile` (low half) and `tile` + 1 (high half):
 // the end of its neighbours' bits, lane 0's neighbour being lane 31. `tile` is even.
