@@ -64,7 +64,7 @@ struct LinearJobs {
   int job_count = 1;
   int narrow_jobs = 0;  // this many, the first ones, have at most kRowsPerGroup items
   int max_items = 0;    // of any job
-  int max_inputs = 0;  // largest k
+  int max_inputs = 0;   // largest k
   int max_outputs = 0;
 };
 

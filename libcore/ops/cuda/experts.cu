@@ -49,8 +49,8 @@ __device__ void WriteJobs(const RouteLaunch& args, int expert, const JobPlace& p
   }
 }
 
-// One block. Entry e = row * top_k + i: the i-th choice of a row. An expert's rows become jobs of at
-// most kRowsPerGroup, so that the products need registers for one group only; few experts have
+// One block. Entry e = row * top_k + i: the i-th choice of a row. An expert's rows become jobs of
+// at most kRowsPerGroup, so that the products need registers for one group only; few experts have
 // more.
 __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ RouteLaunch args) {
   __shared__ int ids[kMaxEntries];

@@ -1,7 +1,7 @@
 // The exact integer product (exl3/linear.h) on the integer tensor core, for one trellis width K.
 //
-// A block owns 128 outputs and a range of K. A warp owns 64 of the outputs and every n-th unit of 64
-// inputs (trellis.cuh), n the warps that share a column. It copies its weights ahead of the
+// A block owns 128 outputs and a range of K. A warp owns 64 of the outputs and every n-th unit of
+// 64 inputs (trellis.cuh), n the warps that share a column. It copies its weights ahead of the
 // arithmetic into slots of shared memory of its own, so that no warp waits for another before the
 // sums meet.
 // The four bytes of a weight's 32-bit product are four u8 elements of operand A; operand B holds an
@@ -32,9 +32,10 @@ inline constexpr int kSumPitch = kBlockOutputs + 8;
 template <int K, int kMaxGroupsOfVariant>
 struct GemmShape {
   static constexpr int kMaxGroups = kMaxGroupsOfVariant;
-  static constexpr int kWarps = kMaxGroups == 1 ? 8 : 6;
+  // One group is mostly experts: many short jobs, for which small blocks balance better.
+  static constexpr int kWarps = kMaxGroups == 1 ? 4 : kMaxGroups == 2 ? 8 : 6;
   static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kBlocks = kMaxGroups <= 2 ? 3 : 2;
+  static constexpr int kBlocks = kMaxGroups == 1 ? 6 : 2;
   static constexpr int kParts = kWarps / kBlockColumns;  // of a column's units
   // Slots of a warp: 4 KB or more under way cover the memory's latency.
   static constexpr int kSlots = K <= 2 ? 4 : K <= 4 ? 3 : 2;
@@ -105,8 +106,7 @@ __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& 
   unsigned int* arrivals = work.arrivals + blockIdx.z * gridDim.x + blockIdx.x;
   for (int i = threadIdx.x; i < job.items * kBlockOutputs; i += blockDim.x) {
     const int item = i / kBlockOutputs, output = i % kBlockOutputs;
-    atomicAdd(totals + item * n + output,
-              static_cast<unsigned long long>(sums.At(item, output)));
+    atomicAdd(totals + item * n + output, static_cast<unsigned long long>(sums.At(item, output)));
   }
   __threadfence();
   __syncthreads();
@@ -129,16 +129,20 @@ __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& 
   }
 }
 
-// Adds one unit. quanta: the lane's words of the unit in group 0, one per k-tile.
+// Adds one unit. values: the lane's words of the unit's first k-tile, one per group; then of the
+// next unit's. They are loaded a k-tile ahead.
 template <int K, int kGroups>
 __device__ inline void AddUnit(const LaneUnit<K>& unit, const uint32_t* quanta,
-                               int64_t group_stride, int (&sums)[kUnitSide][kGroups][4]) {
+                               const uint32_t* next_quanta, int64_t group_stride,
+                               uint32_t (&values)[kGroups], int (&sums)[kUnitSide][kGroups][4]) {
 #pragma unroll
   for (int k_tile = 0; k_tile < kUnitSide; ++k_tile) {
     uint32_t four[kGroups][4];  // each value's byte four times
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      const uint32_t v = __ldg(quanta + g * group_stride + k_tile);
+      const uint32_t v = values[g];
+      values[g] =
+          __ldg((k_tile + 1 < kUnitSide ? quanta + k_tile + 1 : next_quanta) + g * group_stride);
       four[g][0] = __byte_perm(v, 0, 0x0000);
       four[g][1] = __byte_perm(v, 0, 0x1111);
       four[g][2] = __byte_perm(v, 0, 0x2222);
@@ -195,8 +199,7 @@ __device__ inline void GatherSums(const LinearJob& job, int first_column,
 // This warp's units of the block's range of K, summed. slots: the warp's own.
 template <class Shape, int K, int kGroups>
 __device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& work, int column,
-                                int k_part, uint4* slots,
-                                int (&sums)[kUnitSide][kGroups][4]) {
+                                int k_part, uint4* slots, int (&sums)[kUnitSide][kGroups][4]) {
   constexpr int kParts = Shape::kParts, kSlots = Shape::kSlots;
   constexpr int kUnitVectors = Shape::kUnitVectors;
   const int lane = threadIdx.x % 32;
@@ -217,6 +220,11 @@ __device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& wor
     }
     __pipeline_commit();
   }
+  uint32_t values[kGroups];
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    values[g] = __ldg(quanta + g * group_stride + static_cast<int64_t>(begin + k_part) * 128);
+  }
   int i = 0;
   for (int u = begin + k_part; u < end; u += kParts) {
     uint4* slot = slots + i * kUnitVectors;
@@ -226,7 +234,9 @@ __device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& wor
     const int next = u + kSlots * kParts;
     if (next < end) CopyUnit<K>(units + static_cast<int64_t>(next) * kUnitVectors, slot);
     __pipeline_commit();
-    AddUnit<K, kGroups>(unit, quanta + static_cast<int64_t>(u) * 128, group_stride, sums);
+    const uint32_t* now = quanta + static_cast<int64_t>(u) * 128;
+    AddUnit<K, kGroups>(unit, now, u + kParts < end ? now + kParts * 128 : now, group_stride,
+                        values, sums);
     i = i + 1 == kSlots ? 0 : i + 1;
   }
 }

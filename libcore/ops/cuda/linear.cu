@@ -287,9 +287,10 @@ cudaError_t PreloadLinear() {
 }
 
 cudaError_t PreloadKernels() {
-  for (const auto preload : {PreloadLinear, PreloadRows, PreloadMix, PreloadAttention,
-                             PreloadMatVec, PreloadHead, PreloadExperts, PreloadRepack, PreloadIntegerGemm12,
-                             PreloadIntegerGemm34, PreloadIntegerGemm56, PreloadIntegerGemm78}) {
+  for (const auto preload :
+       {PreloadLinear, PreloadRows, PreloadMix, PreloadAttention, PreloadMatVec, PreloadHead,
+        PreloadExperts, PreloadRepack, PreloadIntegerGemm12, PreloadIntegerGemm34,
+        PreloadIntegerGemm56, PreloadIntegerGemm78}) {
     if (const cudaError_t error = preload(); error != cudaSuccess) return error;
   }
   return cudaSuccess;

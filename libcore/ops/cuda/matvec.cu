@@ -35,6 +35,7 @@ struct SweepTile {
 };
 
 // Grid: x = outputs, y = chunks of kRows rows, z = groups. The block's warps share the rows of x.
+// kOut divides the side of a block of scales.
 template <int kOut, int kRows>
 __global__ void __launch_bounds__(kThreads, 2)
     GroupedOutputKernel(const __grid_constant__ GroupedOutputLaunch args) {
@@ -55,8 +56,19 @@ __global__ void __launch_bounds__(kThreads, 2)
   const Fp8Form form = {args.weights, args.scale, args.block, args.inputs};
   const int64_t x_stride = static_cast<int64_t>(args.groups) * args.inputs;
   const float* x = args.o + row * x_stride + static_cast<int64_t>(group) * args.inputs;
+  const auto load = [&](int k, Fp8Form::Raw(&raw)[kOut]) {
+    if (k >= args.inputs) return;
+#pragma unroll
+    for (int o = 0; o < kOut; ++o) {
+      raw[o] = form.Load(rows[o], k);
+      // kOut rows from a multiple of kOut lie in one block of scales: one register for all.
+      raw[o].scale = raw[0].scale;
+    }
+  };
   float sums[kOut][kRows] = {};
   float total = 0.0f;
+  Fp8Form::Raw next[kOut] = {};
+  load(lane * Fp8Form::kWidth, next);
   tiles[0].Copy(x, x_stride, row_count, 0, args.inputs);
   for (int begin = 0; begin < args.inputs; begin += kSweep) {
     const int sweep = begin / kSweep;
@@ -66,11 +78,10 @@ __global__ void __launch_bounds__(kThreads, 2)
       __pipeline_commit();
     }
     const int k = begin + lane * Fp8Form::kWidth;
-    Fp8Form::Raw raw[kOut] = {};
+    Fp8Form::Raw raw[kOut];
 #pragma unroll
-    for (int o = 0; o < kOut; ++o) {
-      if (k < args.inputs) raw[o] = form.Load(rows[o], k);
-    }
+    for (int o = 0; o < kOut; ++o) raw[o] = next[o];
+    load(k + kSweep, next);
     __pipeline_wait_prior(1);
     __syncthreads();
     if (k < args.inputs) {
@@ -93,8 +104,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       }
     }
     __syncthreads();
-    const bool ends_segment =
-        (sweep + 1) % kSweepsPerSegment == 0 || begin + kSweep >= args.inputs;
+    const bool ends_segment = (sweep + 1) % kSweepsPerSegment == 0 || begin + kSweep >= args.inputs;
     if (!ends_segment) continue;
     float flat[kSums] = {};
 #pragma unroll
@@ -253,8 +263,8 @@ unsigned ChunksOf(int rows) { return static_cast<unsigned>((rows + kRowChunk - 1
 }  // namespace
 
 void LaunchGroupedOutput(const GroupedOutputLaunch& args, cudaStream_t stream) {
-  if (args.rows <= 5) return LaunchGroupedOutputOf<4, 5>(args, stream);
-  LaunchGroupedOutputOf<3, 10>(args, stream);
+  if (args.rows <= 10) return LaunchGroupedOutputOf<4, 5>(args, stream);
+  LaunchGroupedOutputOf<4, 7>(args, stream);
 }
 
 void LaunchRouter(const RouterLaunch& args, cudaStream_t stream) {

@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(kThreads)
     const int tile = byte / bits;
     const uint16_t* units = matrix.trellis + (first_row + tile / 4) * matrix.tile_row_pitch +
                             (first_column + tile % 4) * 16 * bits;
-    packed = packed << 8 |
-             TileByte(reinterpret_cast<const uint8_t*>(units), lane * bits + byte % bits);
+    packed =
+        packed << 8 | TileByte(reinterpret_cast<const uint8_t*>(units), lane * bits + byte % bits);
   }
   out[word] = packed;
 }

@@ -84,7 +84,8 @@ __device__ inline void TileStates(const LaneUnit<K>& unit, int tile, uint32_t in
   uint32_t window[5];
   window[0] = __byte_perm(unit.BitsAt(own), in_front, tile % 2 == 0 ? 0x5432 : 0x7632);
 #pragma unroll
-  for (int i = 1; i < 5; ++i) window[i] = 8 * K > 16 * (i - 1) ? unit.BitsAt(own + 16 * (i - 1)) : 0;
+  for (int i = 1; i < 5; ++i)
+    window[i] = 8 * K > 16 * (i - 1) ? unit.BitsAt(own + 16 * (i - 1)) : 0;
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
     const int begin = (j + 1) * K;  // of the 16 bits in the window

@@ -134,8 +134,8 @@ absl::StatusOr<const uint16_t*> RepackStaging::CopyRows(const exl3::MatrixView& 
     TP2_ASSIGN_OR_RETURN(buffer_, device::Buffer<uint16_t>::Create(units));
   }
   TP2_RETURN_IF_ERROR(TP2_CUDA(cudaMemcpy2D(buffer_.data(), row_bytes, host.trellis,
-                                            host.tile_row_pitch * sizeof(uint16_t), row_bytes,
-                                            rows, cudaMemcpyHostToDevice)));
+                                            host.tile_row_pitch * sizeof(uint16_t), row_bytes, rows,
+                                            cudaMemcpyHostToDevice)));
   // A copy from pageable memory may still be on its way when the call returns.
   TP2_RETURN_IF_ERROR(TP2_CUDA(cudaStreamSynchronize(cudaStreamLegacy)));
   return buffer_.data();
