@@ -35,6 +35,7 @@ class Drafter final : public StepEngine {
   const SlotWindow& window(int slot) const override { return windows_[slot]; }
   absl::Status Insert(const InsertRows& rows) override;
   absl::StatusOr<StepOutputs> Step(const StepRequest& request) override;
+  std::vector<GraphSize> GraphSizes() const override { return ops_->GraphSizes(); }
   bool is_healthy() const override { return ops_->is_healthy(); }
   const O& ops() const { return *ops_; }
 

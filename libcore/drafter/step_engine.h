@@ -14,6 +14,7 @@
 #include "libcore/math/bf16.h"
 #include "libcore/model/drafter_config.h"
 #include "libcore/model/slot_window.h"
+#include "libcore/ops/graph_key.h"
 
 namespace tp2 {
 
@@ -110,6 +111,9 @@ class StepEngine {
   // Shows intermediate tensors of later steps (observer.h); nullptr ends it. False when this engine
   // has nothing to show.
   virtual bool SetObserver(StepObserver* observer) { return false; }
+
+  // What each graph key replays; empty where nothing is recorded.
+  virtual std::vector<GraphSize> GraphSizes() const { return {}; }
 
   // False once the engine cannot be used again in this process.
   virtual bool is_healthy() const = 0;

@@ -53,6 +53,16 @@ struct GraphKey {
   }
 };
 
+// What a recorded key consists of.
+struct GraphSize {
+  GraphKey key;
+  int kernels = 0;
+  int copies = 0;
+  int fills = 0;
+  int events = 0;
+  int total() const { return kernels + copies + fills + events; }
+};
+
 // Every key that a controller can run: 40 drafts and 12 inserts.
 inline std::vector<GraphKey> AllGraphKeys() {
   std::vector<GraphKey> keys;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "libcore/ops/first_error.h"
 #include "libcore/ops/graph_key.h"
@@ -65,6 +66,8 @@ concept OpSet = requires(
   // down without running any, Run then replays them or calls the body.
   { ops.Record(key, std::declval<void (*)()>()) } -> std::same_as<void>;
   { ops.Run(key, std::declval<void (*)()>()) } -> std::same_as<void>;
+  // Every key that is replayed from a recording; none when bodies are called.
+  { std::as_const(ops).GraphSizes() } -> std::same_as<std::vector<GraphSize>>;
   // Rows that an insert of so many computes, at most kMaxRowsPerMessage.
   { ops.PaddedRows(int{}) } -> std::same_as<int>;
   // Time stamps in the first rank's work, and the time between two once it has been waited for; 0

@@ -214,6 +214,15 @@ absl::Status CudaOps::Capture(const GraphKey& key, absl::FunctionRef<void()> bod
   return absl::OkStatus();
 }
 
+std::vector<GraphSize> CudaOps::GraphSizes() const {
+  std::vector<GraphSize> sizes;
+  for (const auto& [key, graph] : graphs_) {
+    const device::GraphNodes& nodes = graph.nodes();
+    sizes.push_back({key, nodes.kernels, nodes.copies, nodes.fills, nodes.events});
+  }
+  return sizes;
+}
+
 void CudaOps::Replay(const GraphKey& key) {
   const auto graph = graphs_.find(key);
   // Never by running it another way: a missing graph is a bug.

@@ -94,6 +94,7 @@ class CudaOps {
   // memory.
   void set_stands_in(bool stands_in) { stands_in_ = stands_in; }
   const std::map<GraphKey, device::Graph>& graphs() const { return graphs_; }
+  std::vector<GraphSize> GraphSizes() const;
 
   void Widen(int rank, const WidenArgs& args);
   void Linear(int rank, const LinearOpArgs& args);
@@ -121,6 +122,8 @@ class CudaOps {
   FirstError& error(int rank);
   void Recover() {}
   bool is_healthy() const { return fault_.empty(); }
+  // Where operations go: to the owning stream, or into the graph that is being captured.
+  cudaStream_t stream() const { return (is_recording_ ? capture_stream_ : stream_).get(); }
   // First failure of Place, Allocate, AllocateHost or Record.
   const absl::Status& setup_status() const { return setup_status_; }
 
@@ -149,8 +152,6 @@ class CudaOps {
     return B();
   }
 
-  // Where operations go: to the owning stream, or into the graph that is being captured.
-  cudaStream_t stream() const { return (is_recording_ ? capture_stream_ : stream_).get(); }
   // The first failure of a CUDA call is final.
   void Check(const absl::Status& status);
   void CheckLaunch(const char* op);
