@@ -1,6 +1,7 @@
 #include "libcore/drafter/host_pair_ops.h"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "libcore/base/check.h"
@@ -24,6 +25,7 @@ HostPairOps::HostPairOps(const DrafterConfig& config, int rank_count, int thread
     streams_[rank] = std::make_unique<coll::HostStream>();
   }
   pair_ = std::make_unique<coll::HostPair>(options);
+  latch_ = std::make_unique<coll::PairLatch>(coll::LatchOptions{}, Hooks());
 }
 
 HostPairOps::~HostPairOps() = default;
@@ -79,9 +81,28 @@ FirstError& HostPairOps::error(int rank) {
   return latch;
 }
 
-void HostPairOps::Recover() {
-  for (const auto& stream : streams_) stream->Drain();
-  if (!pair_->Reset().ok()) is_poisoned_ = true;
+coll::LatchHooks HostPairOps::Hooks() {
+  return {.wait_idle =
+              [this](int64_t timeout_ms) {
+                for (const auto& stream : streams_) {
+                  if (stream->DrainFor(std::chrono::milliseconds(timeout_ms))) continue;
+                  return absl::DeadlineExceededError("a rank did not become idle");
+                }
+                return absl::OkStatus();
+              },
+          .read_errors =
+              [this](std::vector<uint32_t>& errors) {
+                errors = {pair_->error(0), pair_->error(1)};
+                return absl::OkStatus();
+              },
+          .clear_states =
+              [this] {
+                pair_->Reset();
+                return absl::OkStatus();
+              }};
 }
+
+// A reset that fails has poisoned the pair, which is_healthy says.
+void HostPairOps::Recover() { latch_->Reset().IgnoreError(); }
 
 }  // namespace tp2

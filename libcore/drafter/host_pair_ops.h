@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "libcore/collectives/host_pair.h"
 #include "libcore/collectives/host_stream.h"
+#include "libcore/collectives/pair_latch.h"
 #include "libcore/ops/cpu/cpu_ops.h"
 
 namespace tp2 {
@@ -80,12 +81,13 @@ class HostPairOps {
   // Waits for the rank's work and adds what its collectives latched.
   FirstError& error(int rank);
 
-  // After a failed STEP: drains both ranks and resets the pair. A pair that cannot be reset stays
-  // unusable.
+  // After a failed STEP: drains both ranks and resets the pair. A pair that cannot be reset is
+  // poisoned.
   void Recover();
-  bool is_healthy() const { return !is_poisoned_; }
+  bool is_healthy() const { return !latch_->is_poisoned(); }
 
   coll::HostPair& pair() { return *pair_; }
+  coll::PairLatch& latch() { return *latch_; }
 
  private:
   using Ops = CpuOps<Bf16>;
@@ -98,12 +100,13 @@ class HostPairOps {
   void Run(int rank, void (Ops::*op)(int, const Args&), const Args& args) {
     Queue(rank, [this, rank, op, args] { (ops_[rank].get()->*op)(rank, args); });
   }
+  coll::LatchHooks Hooks();
   void ReduceHere(int rank, const AllReduceArgs<Bf16>& args);
   void ExchangeHere(int rank, const ExchangeArgs& args);
 
   int dim_;
-  bool is_poisoned_ = false;
   std::unique_ptr<coll::HostPair> pair_;
+  std::unique_ptr<coll::PairLatch> latch_;
   std::array<std::unique_ptr<Ops>, 2> ops_;
   std::array<std::vector<float>, 2> sums_;  // scratch of each rank's stream
   std::array<std::string, 2> error_texts_;  // what the latches point to

@@ -84,7 +84,7 @@ TEST(ModesThread, HostPairRecoversFromACancelledStepWithTheSameBits) {
   EXPECT_EQ(after->digest, before->digest);
 }
 
-TEST(ModesThread, HostPairThatCannotBeResetRefusesEverything) {
+TEST(ModesThread, PoisonedHostPairRefusesEverything) {
   const TempModel model("tiny");
   auto checkpoint = Checkpoint::Open(model.dir());
   ASSERT_TRUE(checkpoint.ok());
@@ -92,7 +92,6 @@ TEST(ModesThread, HostPairThatCannotBeResetRefusesEverything) {
   for (const int rank : {0, 1}) plans.push_back(*MakeShardPlan((*checkpoint)->config(), 2, rank));
   EngineInfo info = CpuEngineInfo(**checkpoint, plans, {.mode = "host-pair"});
   auto ops = std::make_unique<HostPairOps>(info.config, 2, 1);
-  for (uint32_t i = 0; i < coll::kMaxGeneration; ++i) ASSERT_TRUE(ops->pair().Reset().ok());
   HostPairOps& pair_ops = *ops;
   Drafter<HostPairOps> drafter(std::move(info), std::move(*checkpoint), std::move(ops), plans);
   Workload workload(drafter.info().config, 4096, 9);
@@ -100,8 +99,8 @@ TEST(ModesThread, HostPairThatCannotBeResetRefusesEverything) {
   for (const WorkloadRound::Reset& reset : round.resets) {
     ASSERT_TRUE(drafter.ResetSlot(reset.slot, reset.base).ok());
   }
-  pair_ops.pair().Cancel();
-  EXPECT_FALSE(drafter.Step({.entries = round.entries, .n_out = 1}).ok());
+  ASSERT_TRUE(drafter.Step({.entries = round.entries, .n_out = 1}).ok());
+  EXPECT_FALSE(pair_ops.latch().NoteDeviceError(absl::InternalError("a lost device")).ok());
   EXPECT_FALSE(drafter.is_healthy());
   EXPECT_EQ(drafter.Step({.entries = round.entries, .n_out = 1}).status().code(),
             absl::StatusCode::kAborted);
