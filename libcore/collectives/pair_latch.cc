@@ -79,7 +79,11 @@ absl::Status PairLatch::BeforeLaunch(int64_t operation_count) {
                       .got = absl::StrCat(operation_count),
                       .next = "launch less at once"});
   }
-  if (launched_operations_ + operation_count > options_.reset_after) TP2_RETURN_IF_ERROR(Reset());
+  if (launched_operations_ + operation_count > options_.reset_after) {
+    // An error that nobody has seen yet must not be cleared with the rest.
+    TP2_RETURN_IF_ERROR(CheckStep());
+    TP2_RETURN_IF_ERROR(Reset());
+  }
   launched_operations_ += operation_count;
   return absl::OkStatus();
 }

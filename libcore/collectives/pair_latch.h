@@ -43,9 +43,10 @@ class PairLatch {
  public:
   PairLatch(const LatchOptions& options, LatchHooks hooks);
 
-  // Before every launch or replay, with the number of collectives it runs on a rank. Resets first
-  // when epochs run low. Refused with kFailedPrecondition: poisoned, or an error not yet reset, or
-  // more operations than a whole generation has epochs.
+  // Before every launch or replay, with the number of collectives it runs on a rank. When epochs
+  // run low it first checks the ranks as CheckStep does, then resets. Refused with
+  // kFailedPrecondition: poisoned, or an error not yet reset, or more operations than a generation
+  // has epochs.
   absl::Status BeforeLaunch(int64_t operation_count);
 
   // Waits until the ranks are idle and reads their error words. After an error of the protocol the

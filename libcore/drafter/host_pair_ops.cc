@@ -9,13 +9,15 @@
 
 namespace tp2 {
 
-HostPairOps::HostPairOps(const DrafterConfig& config, int rank_count, int thread_count)
+HostPairOps::HostPairOps(const DrafterConfig& config, int rank_count, int thread_count,
+                         const coll::LatchOptions& latch_options)
     : dim_(config.dim) {
   TP2_CHECK(rank_count == 2);
   const int threads =
       thread_count > 0 ? thread_count : static_cast<int>(std::thread::hardware_concurrency());
   coll::HostPairOptions options;
   options.max_values = int64_t{kMaxRequests} * kBlockRows * config.dim;
+  options.max_epoch = latch_options.max_epoch;
   for (int rank = 0; rank < 2; ++rank) {
     const auto plan = MakeShardPlan(config, 2, rank);
     TP2_CHECK(plan.ok());  // the controller's plans come from the same sizes
@@ -25,13 +27,26 @@ HostPairOps::HostPairOps(const DrafterConfig& config, int rank_count, int thread
     streams_[rank] = std::make_unique<coll::HostStream>();
   }
   pair_ = std::make_unique<coll::HostPair>(options);
-  latch_ = std::make_unique<coll::PairLatch>(coll::LatchOptions{}, Hooks());
+  latch_ = std::make_unique<coll::PairLatch>(latch_options, Hooks());
 }
 
 HostPairOps::~HostPairOps() = default;
 
+bool HostPairOps::MayLaunch() {
+  const absl::Status status = latch_->BeforeLaunch(1);
+  if (status.ok()) return true;
+  refusal_ = std::string(status.message());
+  for (int rank = 0; rank < 2; ++rank) {
+    Queue(rank, [this, rank] {
+      ops_[rank]->error(rank).Note("collective", refusal_.c_str(), absl::StatusCode::kAborted);
+    });
+  }
+  return false;
+}
+
 void HostPairOps::AllReduce(std::span<const AllReduceArgs<Bf16>> ranks) {
   TP2_CHECK(ranks.size() == 2);
+  if (!MayLaunch()) return;
   for (int rank = 0; rank < 2; ++rank) {
     Queue(rank, [this, rank, args = ranks[rank]] { ReduceHere(rank, args); });
   }
@@ -46,6 +61,7 @@ void HostPairOps::ReduceHere(int rank, const AllReduceArgs<Bf16>& args) {
 
 void HostPairOps::Exchange(std::span<const ExchangeArgs> ranks) {
   TP2_CHECK(ranks.size() == 2);
+  if (!MayLaunch()) return;
   for (int rank = 0; rank < 2; ++rank) {
     Queue(rank, [this, rank, args = ranks[rank]] { ExchangeHere(rank, args); });
   }
@@ -67,6 +83,7 @@ void HostPairOps::ExchangeHere(int rank, const ExchangeArgs& args) {
 }
 
 void HostPairOps::CloseStep() {
+  if (!MayLaunch()) return;
   for (int rank = 0; rank < 2; ++rank) {
     Queue(rank, [this, rank] { pair_->CloseStep(rank); });
   }

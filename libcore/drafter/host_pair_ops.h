@@ -29,7 +29,8 @@ class HostPairOps {
   using HostBuffer = std::vector<T>;
 
   // `rank_count` is 2; `thread_count` is shared by both ranks, at least one thread each.
-  HostPairOps(const DrafterConfig& config, int rank_count, int thread_count);
+  HostPairOps(const DrafterConfig& config, int rank_count, int thread_count,
+              const coll::LatchOptions& latch_options = {});
   ~HostPairOps();
 
   template <class T>
@@ -117,6 +118,8 @@ class HostPairOps {
     Queue(rank, [this, rank, op, args] { (ops_[rank].get()->*op)(rank, args); });
   }
   coll::LatchHooks Hooks();
+  // Before each collective is queued. False, and an error of both ranks: the pair refuses.
+  bool MayLaunch();
   void ReduceHere(int rank, const AllReduceArgs<Bf16>& args);
   void ExchangeHere(int rank, const ExchangeArgs& args);
 
@@ -126,6 +129,7 @@ class HostPairOps {
   std::array<std::unique_ptr<Ops>, 2> ops_;
   std::array<std::vector<float>, 2> sums_;  // scratch of each rank's stream
   std::array<std::string, 2> error_texts_;  // what the latches point to
+  std::string refusal_;                     // likewise
   // Last: streams end before anything their work uses goes away.
   std::array<std::unique_ptr<coll::HostStream>, 2> streams_;
 };

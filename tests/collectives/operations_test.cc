@@ -95,6 +95,19 @@ float Value(int rank, int operation, int64_t index) {
   return rng.Signed();
 }
 
+// What the next test could not see otherwise: with four ranks the order of additions shows.
+TEST(Operations, SumsThatBeginWithTheOwnValueWouldDifferBetweenFourRanks) {
+  int different = 0;
+  for (int64_t i = 0; i < kMaxWords; ++i) {
+    float in_order = Value(0, 0, i);
+    float own_first = Value(3, 0, i);
+    for (int rank = 1; rank < 4; ++rank) in_order += Value(rank, 0, i);
+    for (int rank = 0; rank < 3; ++rank) own_first += Value(rank, 0, i);
+    different += in_order != own_first;
+  }
+  EXPECT_GT(different, 0);
+}
+
 TEST_P(OperationsThreads, SumsAreThoseOfRankOrderOnEveryRank) {
   const Shape shape = GetParam();
   Team team(shape.protocol, shape.rank_count, shape.block_count);

@@ -137,7 +137,7 @@ TEST(PairLatch, ResetsByItselfBeforeEpochsRunOut) {
     device.calls.clear();
     ASSERT_TRUE(latch.BeforeLaunch(12).ok());
     if (!device.calls.empty()) {
-      EXPECT_THAT(device.calls, ElementsAre("idle", "clear"));
+      EXPECT_THAT(device.calls, ElementsAre("idle", "read", "idle", "clear"));
       EXPECT_GT(epoch + 12, 50);  // not earlier than it must
       epoch = 0;
       ++resets;
@@ -146,6 +146,16 @@ TEST(PairLatch, ResetsByItselfBeforeEpochsRunOut) {
     ASSERT_LE(epoch, 50);
   }
   EXPECT_EQ(resets, 49);  // four launches of 12 fit into 50
+}
+
+TEST(PairLatch, ProactiveResetDoesNotClearAnErrorThatNobodyHasSeen) {
+  FakeDevice device;
+  PairLatch latch({.max_epoch = 100, .reset_after = 50}, device.Hooks());
+  ASSERT_TRUE(latch.BeforeLaunch(50).ok());
+  device.errors = {0, kInvalidId};
+  EXPECT_EQ(latch.BeforeLaunch(1).code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(device.calls, ElementsAre("idle", "read"));
+  EXPECT_TRUE(latch.needs_reset());
 }
 
 TEST(PairLatch, LateRankAtAProactiveResetPoisonsInsteadOfLaunching) {

@@ -41,6 +41,7 @@ const Case kCases[] = {
     {"ack/two-threads-per-block", kHolds, kFew, kRun<A, Setup{.threads = 2}, Sums<2, 1, 1, 1>>},
     {"ack/four-ranks", kHolds, kFew, kRun<A, Setup{.ranks = 4}, Sums<1, 1, 1>>},
     {"ack/step-with-timeouts", kHolds, kMany, kLate<A, M::kNone, Step<2>>},
+    {"ack/best-two", kHolds, kMany, kPair<A, M::kNone, BestTwo>},
     {"ack/bad-id", kHolds, kMany, kPair<A, M::kNone, BadId<true>>},
     {"ack/bad-id-in-the-same-operation", kHolds, kMany, kPair<A, M::kNone, BadId<false>>},
     {"ack/bad-id-acknowledged", kHolds, kMany, kPair<AckAlways, M::kNone, BadId<false>>},

@@ -23,6 +23,7 @@ const Case kCases[] = {
      kRun<L, Setup{.blocks = 2, .has_timeouts = true}, Step<1>>},
     {"line/step-with-timeouts-four-ranks", kHolds, kFew,
      kRun<L, Setup{.ranks = 4, .has_timeouts = true}, Step<1>>},
+    {"line/best-two", kHolds, kMany, kPair<L, M::kNone, BestTwo>},
     {"line/bad-id", kHolds, kMany, kPair<L, M::kNone, BadId<true>>},
     {"line/lost-peer", kHolds, kFew, kBlocks<L, M::kNone, LostPeer>},
     {"line/cancel", kHolds, kFew, kBlocks<L, M::kNone, Cancel>},
@@ -30,6 +31,7 @@ const Case kCases[] = {
     // Mutants.
     {"line/single-buffer", kHang | kWrong, kMany, kPair<L, M::kSingleBuffer>},
     {"line/torn-line", kWrong, kMany, kPair<L, M::kTornLine>},
+    {"line/torn-line-of-a-record", kWrong, kMany, kPair<L, M::kTornLine, BestTwo>},
     {"line/no-boundary", kHang | kWrong, kMany, kBlocks<L, M::kNoBoundary>},
     {"line/block-epoch", kHang | kWrong, kMany, kBlocks<L, M::kBlockEpoch>},
     {"line/block-epoch-no-boundary", kHang | kWrong, kMany, kBlocks<L, M::kBlockEpochNoBoundary>},

@@ -140,6 +140,28 @@ struct BadId : Step<0> {
   }
 };
 
+// The best two of both ranks, three times: records of more than one item.
+struct BestTwo : Sums<1> {
+  template <class Protocol, Setup kSetup>
+  static void Member(ModelSys<kSetup>& sys, const RankView& view, Record& record) {
+    for (int operation = 0; operation < 3; ++operation) {
+      sys.Begin();
+      const float score = ValueOf(view.rank, operation, 0);
+      const bool is_done = Exchange<Protocol, BestTwoRecord>(
+          sys, view, 1,
+          [&](int64_t i) {
+            return TopTwo{{score, view.rank * 10}, {score - 1, view.rank * 10 + 1}};
+          },
+          [&](int64_t i, const TopTwo& best) {
+            RL_ASSERT(best.first.token == 10 && best.second.token == 11);
+            RL_ASSERT(best.second.score == ValueOf(1, operation, 0) - 1);
+          });
+      RL_ASSERT(is_done);
+      sys.Boundary();
+    }
+  }
+};
+
 // Rank 1 never comes. One block of rank 0 may run out of time; the others have only the header.
 struct LostPeer : Sums<1> {
   template <class Protocol, Setup kSetup>
