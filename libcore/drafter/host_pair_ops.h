@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "libcore/collectives/host_pair.h"
 #include "libcore/collectives/host_stream.h"
+#include "libcore/collectives/pair_latch.h"
 #include "libcore/ops/cpu/cpu_ops.h"
 
 namespace tp2 {
@@ -28,7 +29,8 @@ class HostPairOps {
   using HostBuffer = std::vector<T>;
 
   // `rank_count` is 2; `thread_count` is shared by both ranks, at least one thread each.
-  HostPairOps(const DrafterConfig& config, int rank_count, int thread_count);
+  HostPairOps(const DrafterConfig& config, int rank_count, int thread_count,
+              const coll::LatchOptions& latch_options = {});
   ~HostPairOps();
 
   template <class T>
@@ -96,12 +98,13 @@ class HostPairOps {
   // Waits for the rank's work and adds what its collectives latched.
   FirstError& error(int rank);
 
-  // After a failed STEP: drains both ranks and resets the pair. A pair that cannot be reset stays
-  // unusable.
+  // After a failed STEP: drains both ranks and resets the pair. A pair that cannot be reset is
+  // poisoned.
   void Recover();
-  bool is_healthy() const { return !is_poisoned_; }
+  bool is_healthy() const { return !latch_->is_poisoned(); }
 
   coll::HostPair& pair() { return *pair_; }
+  coll::PairLatch& latch() { return *latch_; }
 
  private:
   using Ops = CpuOps<Bf16>;
@@ -114,15 +117,19 @@ class HostPairOps {
   void Run(int rank, void (Ops::*op)(int, const Args&), const Args& args) {
     Queue(rank, [this, rank, op, args] { (ops_[rank].get()->*op)(rank, args); });
   }
+  coll::LatchHooks Hooks();
+  // Before each collective is queued. False, and an error of both ranks: the pair refuses.
+  bool MayLaunch();
   void ReduceHere(int rank, const AllReduceArgs<Bf16>& args);
   void ExchangeHere(int rank, const ExchangeArgs& args);
 
   int dim_;
-  bool is_poisoned_ = false;
   std::unique_ptr<coll::HostPair> pair_;
+  std::unique_ptr<coll::PairLatch> latch_;
   std::array<std::unique_ptr<Ops>, 2> ops_;
   std::array<std::vector<float>, 2> sums_;  // scratch of each rank's stream
   std::array<std::string, 2> error_texts_;  // what the latches point to
+  std::string refusal_;                     // likewise
   // Last: streams end before anything their work uses goes away.
   std::array<std::unique_ptr<coll::HostStream>, 2> streams_;
 };
