@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "cmd/tp2-bench/collectives_flags.h"
+
 namespace tp2::bench {
 
-enum class Command { kGrid, kMemory };
+enum class Command { kGrid, kMemory, kCollectives };
 
 struct Flags {
   Command command = Command::kMemory;
@@ -29,6 +31,7 @@ struct Flags {
   int cached_rows = 8192;
   std::string json_path;  // empty: table; "-": JSON on stdout
   bool may_replace = false;
+  CollectivesFlags collectives;
 };
 
 // A value: end with it. Bad flags are reported on stderr.
