@@ -9,9 +9,10 @@ LAYERS = {'base': 0, 'math': 0, 'model': 1, 'contract': 1, 'report': 1, 'config'
           'checkpoint': 2, 'exl3': 2, 'telemetry': 2, 'capture': 2, 'shard': 3, 'tuning': 3, 'device': 3,
           'ops': 4, 'collectives': 4, 'graphs': 5, 'transport': 5, 'drafter': 6,
           'server': 7, 'client': 7, 'parity': 7, 'bench': 7}
-# Loaded weights are EXL3 matrices; a session's limits and windows are the model's; a capture is made
-# of safetensors files.
-SIDEWAYS = {('checkpoint', 'exl3'), ('contract', 'model'), ('capture', 'checkpoint')}
+# Loaded weights are EXL3 matrices; a session's limits and windows and a worker's longest sequence are
+# the model's; a capture is made of safetensors files.
+SIDEWAYS = {('checkpoint', 'exl3'), ('contract', 'model'), ('config', 'model'),
+            ('capture', 'checkpoint')}
 # Folders that may see less than everything below them.
 ONLY = {'math': r'math/', 'base': r'base/', 'transport': r'(transport|base)/',
         'telemetry': r'(telemetry|base)/', 'contract': r'(contract|base|model)/',
@@ -77,7 +78,7 @@ def check_layering(tree):
 CUDA_HEADER = r'(cuda|cooperative_groups|nvml|nccl|mma\.h)'
 # p2p-lifecycle qualifies CUDA itself: allocators, captures, streams.
 CUDA_HOMES = (r'(?!libcore/(device|collectives|ops/cuda|graphs)/|libcore/drafter/drafter_cuda\.cc'
-              r'|libcore/bench/timing\.cc|cmd/p2p-lifecycle/|tests/)')
+              r'|libcore/bench/\w+_cuda\.cc|cmd/p2p-lifecycle/|tests/)')
 INCLUDE_BANS = [
     (r'libcore/math/.*\.h$', r'(?!(cstdint|cmath|bit|cstring|limits)$|libcore/math/)',
      'math is compiled for host and device: <cstdint> <cmath> <bit> <cstring> <limits> only'),

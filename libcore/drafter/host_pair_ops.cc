@@ -60,6 +60,7 @@ void HostPairOps::ExchangeHere(int rank, const ExchangeArgs& args) {
     // Only after a failure, which a latch has noted: keep later look-ups in range.
     if (!is_done || two.first.token == kNoScore.token) two = {{0.0f, 0}, {0.0f, 0}};
     args.token[request * args.token_stride] = two.first.token;
+    if (args.margin == nullptr) continue;
     args.runner_up[request * args.result_stride] = two.second.token;
     args.margin[request * args.result_stride] = two.first.score - two.second.score;
   }

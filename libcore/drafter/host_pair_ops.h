@@ -25,6 +25,8 @@ class HostPairOps {
   using Stored = Bf16;
   template <class T>
   using Buffer = std::vector<T>;
+  template <class T>
+  using HostBuffer = std::vector<T>;
 
   // `rank_count` is 2; `thread_count` is shared by both ranks, at least one thread each.
   HostPairOps(const DrafterConfig& config, int rank_count, int thread_count);
@@ -35,23 +37,34 @@ class HostPairOps {
     return Buffer<T>(static_cast<size_t>(count));
   }
   template <class T>
+  HostBuffer<T> AllocateHost(int rank, int64_t count) {
+    return HostBuffer<T>(static_cast<size_t>(count));
+  }
+  template <class T>
   void Upload(int rank, std::span<const T> host, T* out) {
-    Queue(rank, [values = std::vector<T>(host.begin(), host.end()), out] {
-      std::copy(values.begin(), values.end(), out);
-    });
+    Queue(rank, [host, out] { std::copy(host.begin(), host.end(), out); });
+  }
+  template <class T>
+  void ReadBack(int rank, const T* in, std::span<T> host) {
+    Queue(rank, [in, host] { std::copy_n(in, host.size(), host.begin()); });
   }
   template <class T>
   void Download(int rank, const T* in, std::span<T> host) {
-    streams_[rank]->Drain();
+    Wait(rank);
     std::copy_n(in, host.size(), host.begin());
   }
+  void Wait(int rank) { streams_[rank]->Drain(); }
 
   RankWeights Place(int rank, const RankWeights& host) const { return host; }
 
   template <class Body>
-  void Repeat(int key, Body&& body) {
+  void Record(const GraphKey& key, Body&& body) {}
+  template <class Body>
+  void Run(const GraphKey& key, Body&& body) {
     body();
   }
+  std::vector<GraphSize> GraphSizes() const { return {}; }
+  int PaddedRows(int rows) const { return rows; }
 
   void Widen(int rank, const WidenArgs& args) { Run(rank, &Ops::Widen, args); }
   void Linear(int rank, const LinearOpArgs& args) { Run(rank, &Ops::Linear, args); }
@@ -73,6 +86,9 @@ class HostPairOps {
   void Confidence(int rank, const ConfidenceArgs& args) { Run(rank, &Ops::Confidence, args); }
   void AllReduce(std::span<const AllReduceArgs<Bf16>> ranks);
   void Exchange(std::span<const ExchangeArgs> ranks);
+
+  void Mark(StepMark mark) {}
+  int64_t NsBetween(StepMark from, StepMark to) const { return 0; }
 
   // Queues the closing exchange on both ranks: without it rank 0 could report success for a STEP
   // that rank 1 refused.

@@ -164,6 +164,24 @@ HWY_INLINE void AddStepRows(const StepWeights& w, const int16_t* v, int rows, in
   if (rows == 4) AddStep<4>(w, v, sums);
 }
 
+// quanta = round to nearest even of r * factor, one step. Returns their sum.
+HWY_INLINE int64_t Quantize(const float* HWY_RESTRICT r, float factor,
+                            int16_t* HWY_RESTRICT quanta) {
+  const hn::CappedTag<float, 8> d;
+  const hn::RebindToSigned<decltype(d)> d32;
+  const hn::Rebind<int16_t, decltype(d)> d16;
+  // Adding 1.5 * 2^23 leaves the value rounded to nearest even in the low mantissa bits.
+  const auto magic = hn::Set(d, 0x1.8p23f);
+  auto sum = hn::Zero(d32);
+  for (int i = 0; i < kStep; i += static_cast<int>(hn::Lanes(d))) {
+    const auto scaled = hn::Mul(hn::LoadU(d, r + i), hn::Set(d, factor));
+    const auto quantum = hn::Sub(hn::BitCast(d32, hn::Add(scaled, magic)), hn::BitCast(d32, magic));
+    sum = hn::Add(sum, quantum);
+    hn::StoreU(hn::DemoteTo(d16, quantum), d16, quanta + i);
+  }
+  return hn::GetLane(hn::SumOfLanes(d32, sum));
+}
+
 void PrepareIntegerRow(const LinearArgs& args, int row, const PreparedRows& prepared,
                        float* HWY_RESTRICT r) {
   const float amax = TransformRow(args, row, r);
@@ -173,14 +191,9 @@ void PrepareIntegerRow(const LinearArgs& args, int row, const PreparedRows& prep
   const float factor = is_finite && amax >= 0x1p-100f ? kMaxQuantum / amax : 0.0f;
   int64_t sum = 0;
   for (int begin = 0; begin < args.matrix.k; begin += kStep) {
-    int16_t quanta[kStep];
-    for (int i = 0; i < kStep; ++i) {
-      // Adding 1.5 * 2^23 leaves the value rounded to nearest even in the low mantissa bits.
-      const float shifted = (is_finite ? r[begin + i] : 0.0f) * factor + 0x1.8p23f;
-      const int32_t quantum = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(0x1.8p23f);
-      quanta[i] = static_cast<int16_t>(quantum);
-      sum += quantum;
-    }
+    if (!is_finite) std::fill_n(r + begin, kStep, 0.0f);
+    alignas(32) int16_t quanta[kStep];
+    sum += Quantize(r + begin, factor, quanta);
     int16_t* to = prepared.quanta +
                   (static_cast<int64_t>(begin / kStep) * args.rows + row) * kStepActivations;
     for (int tile = 0; tile < kStep; tile += kTile) {

@@ -155,13 +155,28 @@ HWY_INLINE void StreamStates(const TileStream& stream, const GroupPattern& patte
 
 #endif  // HWY_TARGET == HWY_SCALAR
 
+// out = in * factors for one step of kStep values. out may be in.
+HWY_INLINE void Scale128(const float* in, const Fp16* HWY_RESTRICT factors, float* out) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int i = 0; i < kStep; ++i) out[i] = in[i] * ToFloat(factors[i]);
+#else
+  const hn::CappedTag<float, 8> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> d16;
+  const hwy::float16_t* halves = reinterpret_cast<const hwy::float16_t*>(factors);
+  for (int i = 0; i < kStep; i += static_cast<int>(hn::Lanes(d))) {
+    const auto factor = hn::PromoteTo(d, hn::LoadU(d16, halves + i));
+    hn::StoreU(hn::Mul(hn::LoadU(d, in + i), factor), d, out + i);
+  }
+#endif
+}
+
 // r = FWHT(x * suh) of one row, [k]. Returns max |r| taken over bit patterns, so that a NaN counts
 // as larger than infinity.
 HWY_INLINE float TransformRow(const LinearArgs& args, int row, float* HWY_RESTRICT r) {
   const float* x = args.x + row * args.x_stride;
   uint32_t largest = 0;
   for (int begin = 0; begin < args.matrix.k; begin += kStep) {
-    for (int i = begin; i < begin + kStep; ++i) r[i] = x[i] * ToFloat(args.matrix.suh[i]);
+    Scale128(x + begin, args.matrix.suh + begin, r + begin);
     Transform128(r + begin);
     for (int i = begin; i < begin + kStep; ++i) {
       largest = std::max(largest, std::bit_cast<uint32_t>(r[i]) & 0x7FFFFFFFu);
@@ -175,7 +190,8 @@ HWY_INLINE void StoreBlock(const LinearArgs& args, int row, int begin, float sca
                            float* HWY_RESTRICT block) {
   Transform128(block);
   float* y = args.y + row * args.y_stride + begin;
-  for (int i = 0; i < kStep; ++i) y[i] = (block[i] * scale) * ToFloat(args.matrix.svh[begin + i]);
+  for (int i = 0; i < kStep; ++i) block[i] = block[i] * scale;
+  Scale128(block, args.matrix.svh + begin, y);
 }
 
 }  // namespace HWY_NAMESPACE

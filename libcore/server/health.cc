@@ -2,18 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "libcore/base/percentile.h"
+
 namespace tp2::server {
-namespace {
-
-// Nearest rank; `sorted` is not empty.
-uint32_t Percentile(const std::vector<uint32_t>& sorted, size_t percent) {
-  const size_t rank = (sorted.size() * percent + 99) / 100;
-  return sorted[std::max<size_t>(rank, 1) - 1];
-}
-
-}  // namespace
 
 Health::Health(const contract::Uuid& instance, const Sha256Digest& identity, int tp,
                const Clock* clock)
@@ -33,7 +27,7 @@ contract::WorkerState Health::StateLocked() const {
 
 contract::HealthReply Health::Snapshot() const {
   contract::HealthReply reply;
-  std::vector<uint32_t> sorted;
+  std::vector<uint32_t> step_us;
   {
     const std::lock_guard lock(mutex_);
     const int64_t now_ns = clock_->NowNs();
@@ -43,13 +37,12 @@ contract::HealthReply Health::Snapshot() const {
     if (step_samples_ > 0) {
       reply.last_good_step_age_us = static_cast<uint64_t>((now_ns - last_good_step_ns_) / 1000);
     }
-    sorted.assign(step_us_.begin(), step_us_.begin() + std::min(step_samples_, kStepSamples));
+    step_us.assign(step_us_.begin(), step_us_.begin() + std::min(step_samples_, kStepSamples));
   }
-  if (sorted.empty()) return reply;
-  std::sort(sorted.begin(), sorted.end());
-  reply.step_us_p50 = Percentile(sorted, 50);
-  reply.step_us_p99 = Percentile(sorted, 99);
-  reply.step_us_max = sorted.back();
+  if (step_us.empty()) return reply;
+  reply.step_us_p50 = NearestRank(step_us, 50);
+  reply.step_us_p99 = NearestRank(step_us, 99);
+  reply.step_us_max = NearestRank(std::move(step_us), 100);
   return reply;
 }
 

@@ -54,6 +54,22 @@ TEST(Modes, UnknownModeIsRefusedWithTheNamesThereAre) {
               HasSubstr("expected one-card, solo-0, solo-1, emulated, host-pair, got pear"));
 }
 
+// Every number of requests and drafts, with and without margins, in every mode that drafts.
+TEST(ModesThread, GridHasOneDigestAndPlainDraftsAreTheSame) {
+  const TempModel model("tiny");
+  uint64_t expected = 0;
+  for (const char* mode : {"one-card", "emulated", "host-pair"}) {
+    const auto engine = MakeEngine({.model_dir = model.dir(), .backend = "cpu", .mode = mode});
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    const auto grid = RunGrid(**engine, {.seed = 4});
+    ASSERT_TRUE(grid.ok()) << grid.status();
+    EXPECT_EQ(grid->rounds, 40);
+    EXPECT_EQ(grid->plain_differences, 0) << mode;
+    if (expected == 0) expected = grid->digest;
+    EXPECT_EQ(grid->digest, expected) << mode;
+  }
+}
+
 // A cancelled STEP fails loudly; after it the pair drafts the same bits as before.
 TEST(ModesThread, HostPairRecoversFromACancelledStepWithTheSameBits) {
   const TempModel model("tiny");

@@ -9,6 +9,7 @@
 #include "libcore/ops/cpu/cpu_ops.h"
 #include "libcore/ops/cpu/cpu_ops_common.h"
 #include "libcore/ops/cpu/storage.h"
+#include "libcore/ops/cpu/stream_kernels.h"
 
 namespace tp2 {
 
@@ -178,11 +179,9 @@ void CpuOps<S, L>::Collapse(int rank, const CollapseArgs<S>& args) {
     const int64_t source = args.pick.Source(static_cast<int>(row));
     const S* streams = args.streams + source * kStreams * dim;
     const float* weights = args.weights + source * args.weight_stride;
-    for (int i = 0; i < dim; ++i) {
-      float h[kStreams];
-      for (int s = 0; s < kStreams; ++s) h[s] = Storage<S>::Load(streams[s * dim + i]);
-      args.x[row * dim + i] = CollapseElement(weights, h);
-    }
+    std::vector<float> h(static_cast<size_t>(kStreams) * dim);
+    for (int i = 0; i < kStreams * dim; ++i) h[i] = Storage<S>::Load(streams[i]);
+    CollapseStreams(weights, h.data(), dim, args.x + row * dim);
   });
 }
 
@@ -191,14 +190,12 @@ void CpuOps<S, L>::Update(int rank, const UpdateArgs<S>& args) {
   const int dim = config_.dim;
   pool_.ParallelFor(args.rows, [&](int64_t row) {
     S* streams = args.streams + row * kStreams * dim;
-    for (int i = 0; i < dim; ++i) {
-      float h[kStreams];
-      for (int s = 0; s < kStreams; ++s) h[s] = Storage<S>::Load(streams[s * dim + i]);
-      const float y = Storage<S>::Load(args.y[row * dim + i]);
-      for (int s = 0; s < kStreams; ++s) {
-        streams[s * dim + i] = Storage<S>::Store(UpdateElement(args.mix[row], s, y, h));
-      }
-    }
+    std::vector<float> h(static_cast<size_t>(kStreams) * dim);
+    std::vector<float> y(static_cast<size_t>(dim));
+    for (int i = 0; i < kStreams * dim; ++i) h[i] = Storage<S>::Load(streams[i]);
+    for (int i = 0; i < dim; ++i) y[i] = Storage<S>::Load(args.y[row * dim + i]);
+    UpdateStreams(args.mix[row], y.data(), dim, h.data());
+    for (int i = 0; i < kStreams * dim; ++i) streams[i] = Storage<S>::Store(h[i]);
   });
 }
 

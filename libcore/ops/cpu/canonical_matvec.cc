@@ -15,43 +15,124 @@
 #define HWY_TARGET_INCLUDE "libcore/ops/cpu/canonical_matvec.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "libcore/ops/cpu/fused_mul_add-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tp2 {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+using BitsTag = hn::RebindToUnsigned<FloatTag>;
+using BitsVec = hn::Vec<BitsTag>;
 
-using FloatTag = hn::ScalableTag<float>;
-using FloatVec = hn::Vec<FloatTag>;
-
-// BITS: one rounding on every target; targets without the instruction go through the C library's
-// exact fmaf.
-HWY_INLINE FloatVec FusedMulAdd(FloatTag d, FloatVec a, FloatVec b, FloatVec c) {
-#if HWY_NATIVE_FMA
-  (void)d;
-  return hn::MulAdd(a, b, c);
-#else
-  HWY_ALIGN float as[HWY_MAX_BYTES / sizeof(float)];
-  HWY_ALIGN float bs[HWY_MAX_BYTES / sizeof(float)];
-  HWY_ALIGN float cs[HWY_MAX_BYTES / sizeof(float)];
-  hn::Store(a, d, as);
-  hn::Store(b, d, bs);
-  hn::Store(c, d, cs);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) cs[i] = std::fma(as[i], bs[i], cs[i]);
-  return hn::Load(d, cs);
-#endif
-}
-
-// Decoded weights of one sweep, transposed: tile[v * 32 + lane] = w[lane * V + v]; lanes past the
-// end are zero.
-template <int V, class Decode>
-HWY_INLINE void DecodeSweep(int valid_lanes, const Decode& decode, float* HWY_RESTRICT tile) {
-  for (int lane = 0; lane < valid_lanes; ++lane) {
-    for (int v = 0; v < V; ++v) tile[v * kReduceLanes + lane] = decode(lane * V + v);
+// How one form's weights become fp32. V: the canonical width. At(k): weight k of the row. Load:
+// weights k .. k + V * Lanes - 1, out[v] holding element v of every lane.
+struct F32Row {
+  static constexpr int kV = 4;
+  const float* w;
+  float At(int k) const { return w[k]; }
+  void Load(int k, FloatVec (&out)[kV]) const {
+    hn::LoadInterleaved4(FloatTag(), w + k, out[0], out[1], out[2], out[3]);
   }
-  for (int lane = valid_lanes; lane < kReduceLanes; ++lane) {
-    for (int v = 0; v < V; ++v) tile[v * kReduceLanes + lane] = 0.0f;
+};
+
+struct Bf16Row {
+  static constexpr int kV = 8;
+  const Bf16* w;
+  float At(int k) const { return ToFloat(w[k]); }
+  void Load(int k, FloatVec (&out)[kV]) const {
+    const FloatTag d;
+    const BitsTag d_bits;
+    BitsVec pair[4];
+    hn::LoadInterleaved4(d_bits, reinterpret_cast<const uint32_t*>(w + k), pair[0], pair[1],
+                         pair[2], pair[3]);
+    const auto odd = hn::Set(d_bits, 0xFFFF0000u);
+    for (int i = 0; i < 4; ++i) {
+      out[2 * i] = hn::BitCast(d, hn::ShiftLeft<16>(pair[i]));
+      out[2 * i + 1] = hn::BitCast(d, hn::And(pair[i], odd));
+    }
+  }
+};
+
+struct Fp8Row {
+  static constexpr int kV = 16;
+  const Fp8E4m3* w;
+  const float* scale;  // of the row's blocks
+  int block;           // a multiple of kV
+  const float* table;  // [256]
+  float At(int k) const { return table[w[k].bits] * scale[k / block]; }
+  void Load(int k, FloatVec (&out)[kV]) const {
+    const FloatTag d;
+    const BitsTag d_bits;
+    const hn::RebindToSigned<FloatTag> d_index;
+    constexpr int kLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
+    HWY_ALIGN float lane_scales[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) lane_scales[lane] = scale[(k + lane * kV) / block];
+    const FloatVec scales = hn::Load(d, lane_scales);
+    const auto low_byte = hn::Set(d_bits, 0xFFu);
+    BitsVec quad[4];
+    hn::LoadInterleaved4(d_bits, reinterpret_cast<const uint32_t*>(w + k), quad[0], quad[1],
+                         quad[2], quad[3]);
+    for (int i = 0; i < kV; ++i) {
+      const auto byte = hn::And(hn::ShiftRightSame(quad[i / 4], i % 4 * 8), low_byte);
+      out[i] = hn::Mul(hn::GatherIndex(d, table, hn::BitCast(d_index, byte)), scales);
+    }
+  }
+};
+
+struct F32WideRow {
+  static constexpr int kV = 8;
+  const float* w;
+  float At(int k) const { return w[k]; }
+  void Load(int k, FloatVec (&out)[kV]) const {
+#if HWY_TARGET == HWY_SCALAR
+    for (int v = 0; v < kV; ++v) out[v] = hn::Set(FloatTag(), w[k + v]);
+#else
+    const FloatTag d;
+    FloatVec low[4], high[4];  // of the lower and the upper half of the lanes
+    hn::LoadInterleaved4(d, w + k, low[0], low[1], low[2], low[3]);
+    hn::LoadInterleaved4(d, w + k + 4 * hn::Lanes(d), high[0], high[1], high[2], high[3]);
+    for (int i = 0; i < 4; ++i) {
+      out[i] = hn::ConcatEven(d, high[i], low[i]);
+      out[4 + i] = hn::ConcatOdd(d, high[i], low[i]);
+    }
+#endif
+  }
+};
+
+// Element by element: only some public packs have fp16 rows.
+struct Fp16Row {
+  static constexpr int kV = 8;
+  const Fp16* w;
+  float At(int k) const { return ToFloat(w[k]); }
+  void Load(int k, FloatVec (&out)[kV]) const {
+    const FloatTag d;
+    constexpr int kLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
+    HWY_ALIGN float values[kLanes];
+    for (int v = 0; v < kV; ++v) {
+      for (int lane = 0; lane < kLanes; ++lane) values[lane] = At(k + lane * kV + v);
+      out[v] = hn::Load(d, values);
+    }
+  }
+};
+
+// Decoded weights of the sweep that starts at weight k, transposed: tile[v * 32 + lane] =
+// w[k + lane * V + v], for the valid lanes and zeros up to a whole vector.
+template <class Row>
+HWY_INLINE void DecodeSweep(const Row& weights, int k, int valid_lanes, float* HWY_RESTRICT tile) {
+  const FloatTag d;
+  const int step = static_cast<int>(hn::Lanes(d));
+  int lane = 0;
+  for (; lane + step <= valid_lanes; lane += step) {
+    FloatVec v[Row::kV];
+    weights.Load(k + lane * Row::kV, v);
+    for (int i = 0; i < Row::kV; ++i) hn::Store(v[i], d, tile + i * kReduceLanes + lane);
+  }
+  const int end = (valid_lanes + step - 1) / step * step;
+  for (; lane < end; ++lane) {
+    for (int i = 0; i < Row::kV; ++i) {
+      tile[i * kReduceLanes + lane] =
+          lane < valid_lanes ? weights.At(k + lane * Row::kV + i) : 0.0f;
+    }
   }
 }
 
@@ -69,16 +150,36 @@ HWY_INLINE void AccumulateSweep(const float* HWY_RESTRICT tile, const float* HWY
       const int at = v * kReduceLanes + lane;
       sum = FusedMulAdd(d, hn::Load(d, tile + at), hn::Load(d, x + at), sum);
     }
-    const auto keep = hn::FirstN(d, static_cast<size_t>(std::min(step, valid_lanes - lane)));
-    hn::Store(hn::IfThenElse(keep, sum, before), d, lanes + lane);
+    if (valid_lanes - lane < step) {
+      const auto keep = hn::FirstN(d, static_cast<size_t>(valid_lanes - lane));
+      sum = hn::IfThenElse(keep, sum, before);
+    }
+    hn::Store(sum, d, lanes + lane);
   }
 }
 
-// All x rows against weight row `row`; decode_at(k) gives the decoded weight k of that row.
-template <int V, class DecodeAt>
+// ButterflySum of the lanes; destroys them.
+HWY_INLINE float MeetLanes(float* HWY_RESTRICT lanes) {
+  const FloatTag d;
+  const int step = static_cast<int>(hn::Lanes(d));
+  int distance = kReduceLanes / 2;
+  for (; distance >= step; distance /= 2) {
+    for (int lane = 0; lane < distance; lane += step) {
+      const FloatVec near = hn::Load(d, lanes + lane);
+      hn::Store(hn::Add(near, hn::LoadU(d, lanes + lane + distance)), d, lanes + lane);
+    }
+  }
+  for (; distance > 0; distance /= 2) {
+    for (int lane = 0; lane < distance; ++lane) lanes[lane] = lanes[lane] + lanes[lane + distance];
+  }
+  return lanes[0];
+}
+
+// All x rows against weight row `row`.
+template <class Row>
 HWY_INLINE void OneRow(const CanonicalMatVecArgs& args, const float* packed_x, int row,
-                       const DecodeAt& decode_at) {
-  constexpr int kSweep = kReduceLanes * V;
+                       const Row& weights) {
+  constexpr int kSweep = kReduceLanes * Row::kV;
   const int sweeps = (args.columns + kSweep - 1) / kSweep;
   HWY_ALIGN float tile[kSweep];
   constexpr int kRowBlock = 16;
@@ -89,18 +190,18 @@ HWY_INLINE void OneRow(const CanonicalMatVecArgs& args, const float* packed_x, i
     for (int sweep = 0; sweep < sweeps; ++sweep) {
       const bool starts_segment = sweep % kSweepsPerSegment == 0;
       const int base = sweep * kSweep;
-      const int valid_lanes = std::min(kReduceLanes, (args.columns - base) / V);
-      DecodeSweep<V>(
-          valid_lanes, [&](int k) { return decode_at(base + k); }, tile);
+      const int valid_lanes = std::min(kReduceLanes, (args.columns - base) / Row::kV);
+      DecodeSweep(weights, base, valid_lanes, tile);
       const bool ends_segment = sweep + 1 == sweeps || (sweep + 1) % kSweepsPerSegment == 0;
       for (int x_row = x_begin; x_row < x_end; ++x_row) {
         float* sum = lanes[x_row - x_begin];
         if (starts_segment) std::fill_n(sum, kReduceLanes, 0.0f);
-        AccumulateSweep<V>(tile, packed_x + (static_cast<int64_t>(x_row) * sweeps + sweep) * kSweep,
-                           valid_lanes, sum);
+        AccumulateSweep<Row::kV>(tile,
+                                 packed_x + (static_cast<int64_t>(x_row) * sweeps + sweep) * kSweep,
+                                 valid_lanes, sum);
         if (!ends_segment) continue;
         float& total = totals[x_row - x_begin];
-        const float segment = ButterflySum(sum);
+        const float segment = MeetLanes(sum);
         total = sweep < kSweepsPerSegment ? segment : total + segment;
       }
     }
@@ -115,38 +216,47 @@ void MatVecRows(const CanonicalMatVecArgs& args, const float* packed_x, const fl
   for (int row = row_begin; row < row_end; ++row) {
     const int64_t at = static_cast<int64_t>(row) * args.columns;
     switch (args.form) {
-      case RowForm::kF32: {
-        const float* w = static_cast<const float*>(args.weights) + at;
-        OneRow<4>(args, packed_x, row, [w](int k) { return w[k]; });
+      case RowForm::kF32:
+        OneRow(args, packed_x, row, F32Row{static_cast<const float*>(args.weights) + at});
         break;
-      }
-      case RowForm::kF32Wide: {
-        const float* w = static_cast<const float*>(args.weights) + at;
-        OneRow<8>(args, packed_x, row, [w](int k) { return w[k]; });
+      case RowForm::kF32Wide:
+        OneRow(args, packed_x, row, F32WideRow{static_cast<const float*>(args.weights) + at});
         break;
-      }
-      case RowForm::kBf16: {
-        const Bf16* w = static_cast<const Bf16*>(args.weights) + at;
-        OneRow<8>(args, packed_x, row, [w](int k) { return ToFloat(w[k]); });
+      case RowForm::kBf16:
+        OneRow(args, packed_x, row, Bf16Row{static_cast<const Bf16*>(args.weights) + at});
         break;
-      }
-      case RowForm::kFp16: {
-        const Fp16* w = static_cast<const Fp16*>(args.weights) + at;
-        OneRow<8>(args, packed_x, row, [w](int k) { return ToFloat(w[k]); });
+      case RowForm::kFp16:
+        OneRow(args, packed_x, row, Fp16Row{static_cast<const Fp16*>(args.weights) + at});
         break;
-      }
       case RowForm::kFp8: {
-        const Fp8E4m3* w = static_cast<const Fp8E4m3*>(args.weights) + at;
-        const float* scale = args.fp8_scale + static_cast<int64_t>(row / args.fp8_block) *
-                                                  (args.columns / args.fp8_block);
-        const int block = args.fp8_block;
-        OneRow<16>(args, packed_x, row, [w, scale, block, fp8_table](int k) {
-          return fp8_table[w[k].bits] * scale[k / block];
-        });
+        const int64_t blocks = args.columns / args.fp8_block;
+        OneRow(args, packed_x, row,
+               Fp8Row{.w = static_cast<const Fp8E4m3*>(args.weights) + at,
+                      .scale = args.fp8_scale + row / args.fp8_block * blocks,
+                      .block = args.fp8_block,
+                      .table = fp8_table});
         break;
       }
     }
   }
+}
+
+float SumOfSquaresVector(const float* x, int columns) {
+  constexpr int kSweep = kReduceLanes * F32Row::kV;
+  HWY_ALIGN float tile[kSweep];
+  HWY_ALIGN float lanes[kReduceLanes];
+  float total = 0.0f;
+  for (int base = 0; base < columns; base += kSweep) {
+    if (base % (kSweep * kSweepsPerSegment) == 0) std::fill_n(lanes, kReduceLanes, 0.0f);
+    const int valid_lanes = std::min(kReduceLanes, (columns - base) / F32Row::kV);
+    DecodeSweep(F32Row{x}, base, valid_lanes, tile);
+    AccumulateSweep<F32Row::kV>(tile, tile, valid_lanes, lanes);
+    const int next = base + kSweep;
+    if (next < columns && next % (kSweep * kSweepsPerSegment) != 0) continue;
+    const float segment = MeetLanes(lanes);
+    total = base < kSweep * kSweepsPerSegment ? segment : total + segment;
+  }
+  return total;
 }
 
 void WeightedSumVector(const WeightedSumArgs& args) {
@@ -182,6 +292,7 @@ namespace {
 
 HWY_EXPORT(MatVecRows);
 HWY_EXPORT(WeightedSumVector);
+HWY_EXPORT(SumOfSquaresVector);
 
 int WidthOf(RowForm form) {
   switch (form) {
@@ -233,6 +344,11 @@ void CanonicalMatVec(const CanonicalMatVecArgs& args, ThreadPool& pool) {
     const int begin = static_cast<int>(chunk) * kRowChunk;
     kernel(args, packed_x.get(), fp8_table, begin, std::min(args.weight_rows, begin + kRowChunk));
   });
+}
+
+float SumOfSquares(const float* x, int columns) {
+  TP2_CHECK(columns % WidthOf(RowForm::kF32) == 0);
+  return HWY_DYNAMIC_DISPATCH(SumOfSquaresVector)(x, columns);
 }
 
 void WeightedSum(const WeightedSumArgs& args) { HWY_DYNAMIC_DISPATCH(WeightedSumVector)(args); }

@@ -29,6 +29,10 @@ struct CanonicalMatVecArgs {
 
 void CanonicalMatVec(const CanonicalMatVecArgs& args, ThreadPool& pool);
 
+// sum of x[k]^2 over k < columns (a multiple of 4), V = 4; same bits as CanonicalDot<4>(columns, x,
+// x).
+float SumOfSquares(const float* x, int columns);
+
 // out[d] = sum_j weights[j] * rows[j][d], ascending j from 0, fused multiply-add.
 struct WeightedSumArgs {
   const float* weights = nullptr;  // [row_count]

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "libcore/checkpoint/weights.h"
-#include "libcore/math/reduce.h"
 #include "libcore/math/transcendental.h"
 #include "libcore/ops/cpu/canonical_matvec.h"
 
@@ -13,9 +12,7 @@ namespace tp2 {
 
 // 1 / sqrt(mean(x^2) + eps), canonical with V = 4.
 inline float InverseRms(const float* x, int columns, float eps) {
-  const float sum =
-      CanonicalReduce<4>(columns, [x](float acc, int k) { return std::fma(x[k], x[k], acc); });
-  return Rsqrt(sum / static_cast<float>(columns) + eps);
+  return Rsqrt(SumOfSquares(x, columns) / static_cast<float>(columns) + eps);
 }
 
 inline RowForm FormOf(const Half16View& view) {

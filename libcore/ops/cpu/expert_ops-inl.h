@@ -80,32 +80,41 @@ inline std::vector<exl3::LinearArgs> DownProducts(std::vector<ExpertJob>& jobs, 
   return batch;
 }
 
+// sum = the partials that the jobs hold for `row`, in the order of the jobs. sum: [dim].
+inline void SumPartials(const std::vector<ExpertJob>& jobs, int half, int row, int dim,
+                        float* sum) {
+  bool is_started = false;
+  for (const ExpertJob& job : jobs) {
+    for (size_t i = 0; i < job.rows.size(); ++i) {
+      if (job.rows[i] != row) continue;
+      const float* part = job.partials[half].data() + i * dim;
+      for (int c = 0; c < dim; ++c) sum[c] = is_started ? sum[c] + part[c] : part[c];
+      is_started = true;
+    }
+  }
+}
+
 template <class S, class L>
 void CpuOps<S, L>::Experts(int rank, const ExpertsArgs& args) {
   const int dim = config_.dim;
   std::vector<ExpertJob> jobs = GroupByExpert(args, config_.experts_per_token);
   linear_.Run(UpProducts(jobs, args.x, dim), pool_);
-  for (ExpertJob& job : jobs) {
+  pool_.ParallelFor(static_cast<int64_t>(jobs.size()), [&](int64_t index) {
+    ExpertJob& job = jobs[index];
     const size_t channels = static_cast<size_t>(job.expert->w1.n);
     for (size_t i = 0; i < job.gate.size(); ++i) {
       job.gate[i] =
           SwiGlu(job.gate[i], job.up[i], config_.swiglu_limit) * job.weights[i / channels];
     }
-  }
+  });
   linear_.Run(DownProducts(jobs, dim), pool_);
   const int halves = static_cast<int>(args.stage->shared.w2.size());
-  for (int half = 0; half < halves; ++half) {
-    std::vector<bool> is_started(static_cast<size_t>(args.rows));
-    for (const ExpertJob& job : jobs) {
-      for (size_t i = 0; i < job.rows.size(); ++i) {
-        const int row = job.rows[i];
-        float* sum = args.partials + half * args.half_stride + static_cast<int64_t>(row) * dim;
-        const float* part = job.partials[half].data() + i * dim;
-        for (int c = 0; c < dim; ++c) sum[c] = is_started[row] ? sum[c] + part[c] : part[c];
-        is_started[row] = true;
-      }
-    }
-  }
+  pool_.ParallelFor(static_cast<int64_t>(halves) * args.rows, [&](int64_t index) {
+    const int half = static_cast<int>(index / args.rows);
+    const int row = static_cast<int>(index % args.rows);
+    SumPartials(jobs, half, row, dim,
+                args.partials + half * args.half_stride + static_cast<int64_t>(row) * dim);
+  });
 }
 
 // BITS: half 0 + half 1, whoever holds them.

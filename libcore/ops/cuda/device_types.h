@@ -79,7 +79,7 @@ struct LinearWorkspace {
   unsigned int* arrivals = nullptr;
 };
 
-// First failure inside kernels; 0 means none. Latched by compare-and-swap.
+// First failure inside kernels; 0 means none (LatchError in warp.cuh).
 enum class KernelError : int { kNone = 0, kRouterNan = 1, kMarkovNan = 2 };
 
 // The matrices of one expert on one rank.

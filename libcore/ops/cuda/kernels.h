@@ -157,6 +157,7 @@ struct MarkovLaunch {
   DeviceHalf16 embed, head;
   int vocab_begin;
   int requests;
+  bool wants_second;
   TopTwo* best;
   float* bias;
   TopTwo* block_best;
@@ -166,7 +167,7 @@ void LaunchMarkov(const MarkovLaunch& args, cudaStream_t stream);
 struct ExchangeSide {
   const TopTwo* best;
   int32_t* token;
-  int32_t* runner_up;
+  int32_t* runner_up;  // null with margin
   float* margin;
 };
 struct ExchangeLaunch {

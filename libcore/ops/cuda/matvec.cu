@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(32) ChooseKernel(const __grid_constant__ Route
   for (int e = lane; e < args.experts; e += 32) {
     float value = GateAffinity(args.logits[static_cast<int64_t>(row) * args.experts + e]);
     if (value != value) {
-      atomicCAS(args.error, 0, static_cast<int>(KernelError::kRouterNan));
+      LatchError(args.error, KernelError::kRouterNan);
       value = 0.0f;
     }
     affinity[e] = value;
