@@ -100,9 +100,7 @@ int CudaOps::group_capacity() const {
   return kMaxRows * config_.experts_per_token + cuda::GroupsOf(kMaxRows);
 }
 
-int CudaOps::job_capacity() const {
-  return std::min(kMaxRows * config_.experts_per_token, config_.experts) + 1;
-}
+int CudaOps::job_capacity() const { return kMaxRows * config_.experts_per_token + 1; }
 
 absl::Status CudaOps::BuildExpertBuffers() {
   const int64_t items = item_capacity(), jobs = job_capacity();

@@ -19,8 +19,8 @@ cuda::LinearWorkspace CudaOps::workspace() {
           .arrivals = arrivals_.data()};
 }
 
-// Two blocks for every multiprocessor, parts of at least two 128-blocks, and int32 sums: 127 * 1005
-// * 16384 < 2^31.
+// Two blocks of eight warps for every multiprocessor, parts of at least two 128-blocks, and int32
+// sums: 127 * 1005 * 16384 < 2^31.
 int CudaOps::SplitsOf(int k, int n, int job_count) const {
   constexpr int kMaxBlockInputs = 16384;
   const int blocks = n / 128 * job_count;
@@ -213,7 +213,8 @@ void CudaOps::RunExpertProducts(const ExpertTable& table, const cuda::LinearJobs
   cuda::LaunchPrepareRows(jobs, workspace(), stream());
   const int shared_count = static_cast<int>(shared.size());
   cuda::LinearJobs routed = jobs;
-  routed.job_count = jobs.job_count - shared_count;
+  routed.job_count = jobs.narrow_jobs;
+  routed.max_items = std::min(jobs.max_items, cuda::kRowsPerGroup);
   for (const int bits : table.bits) {
     cuda::LaunchIntegerGemm(bits, routed, workspace(), 1, stream());
   }
@@ -234,7 +235,7 @@ void CudaOps::RunExpertProducts(const ExpertTable& table, const cuda::LinearJobs
 void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   if (args.rows == 0) return;
   const ExpertTable& table = expert_tables_.at(args.stage->experts[0].w1.trellis);
-  const int jobs = std::min(args.rows * config_.experts_per_token, config_.experts) + 1;
+  const int jobs = args.rows * config_.experts_per_token + 1;
   const cuda::RouteLaunch route = {.choices = args.choices,
                                    .rows = args.rows,
                                    .top_k = config_.experts_per_token,
@@ -259,6 +260,7 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   cuda::LinearJobs products;
   products.list = up_jobs_.data();
   products.job_count = 2 * jobs;
+  products.narrow_jobs = 2 * (jobs - 1);
   products.max_items = args.rows;
   products.max_outputs = route.channels;
   const RankExpert& shared = args.stage->shared;
@@ -267,6 +269,7 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   cuda::LaunchActivation(route, config_.swiglu_limit, stream());
   products.list = down_jobs_.data();
   products.job_count = route.halves * jobs;
+  products.narrow_jobs = route.halves * (jobs - 1);
   products.max_outputs = config_.dim;
   std::vector<const exl3::MatrixView*> down;
   for (const exl3::MatrixView& half : shared.w2) down.push_back(&half);

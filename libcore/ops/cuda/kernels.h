@@ -33,6 +33,10 @@ void LaunchIntegerGemm78(int bits, const LinearJobs& jobs, const LinearWorkspace
 // 3INST and mcg: fp32 sums in ascending k; jobs of other codebooks are skipped.
 void LaunchHalfGemm(const LinearJobs& jobs, const LinearWorkspace& work, cudaStream_t stream);
 
+// repack.cu. out: [k * n * bits / 16] units in the order of trellis.cuh, another array than the
+// matrix's. Load time only.
+void LaunchRepack(const DeviceMatrix& matrix, uint16_t* out, cudaStream_t stream);
+
 // rows.cu
 void LaunchWiden(const Bf16* in, int64_t count, float* out, cudaStream_t stream);
 struct RmsNormLaunch {
@@ -211,6 +215,7 @@ cudaError_t PreloadAttention();
 cudaError_t PreloadMatVec();
 cudaError_t PreloadHead();
 cudaError_t PreloadExperts();
+cudaError_t PreloadRepack();
 cudaError_t PreloadIntegerGemm12();
 cudaError_t PreloadIntegerGemm34();
 cudaError_t PreloadIntegerGemm56();
