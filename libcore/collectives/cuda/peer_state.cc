@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "libcore/base/status_macros.h"
+#include "libcore/device/capture_guard.h"
 #include "libcore/device/cuda_status.h"
 #include "libcore/device/device_guard.h"
 #include "libcore/device/peer.h"
@@ -11,6 +12,7 @@
 namespace tp2::coll {
 
 absl::StatusOr<PeerState> PeerState::Create(int ordinal, int64_t byte_count) {
+  TP2_RETURN_IF_ERROR(device::CheckNotCapturing("cudaMalloc of peer state"));
   const device::DeviceGuard guard(ordinal);
   const auto bytes = static_cast<size_t>(byte_count);
   PeerState state;
