@@ -24,7 +24,9 @@ constexpr uint64_t kDrainSlackNs = 1'000'000'000;
 // Waits that one drain may have to sit out: every operation after a failed one returns at once, so
 // one deadline and a tenth.
 constexpr uint64_t kDrainTenths = 11;
-constexpr int kSmallestBlock = 256;
+// Measured on one H200 and on two: 128 threads beat 64 and 256 at 5 rows, one item per thread beats
+// two everywhere.
+constexpr int kSmallestBlock = 128;
 constexpr int kLargestBlock = 1024;
 
 absl::Status Refuse(const std::string& expected, const std::string& got) {
@@ -113,18 +115,21 @@ cuda::Grid CudaPair::GridFor(int64_t count) const {
   const int64_t items =
       WithProtocol(options_.protocol, [&]<class Protocol> { return ItemsOf<Protocol>(count); });
   cuda::Grid grid = {1, kSmallestBlock};
-  for (; grid.threads < kLargestBlock; grid.threads *= 2) {
-    if (items <= int64_t{grid.threads} * std::min(kMaxBlocks, resident_blocks_)) break;
+  while (grid.threads < kLargestBlock && items > int64_t{grid.threads} * MostBlocks(grid.threads)) {
+    grid.threads *= 2;
   }
   const int64_t blocks = (items + grid.threads - 1) / grid.threads;
-  grid.blocks =
-      static_cast<int>(std::clamp<int64_t>(blocks, 1, std::min(kMaxBlocks, resident_blocks_)));
+  grid.blocks = static_cast<int>(std::clamp<int64_t>(blocks, 1, MostBlocks(grid.threads)));
   return grid;
 }
 
 // Blocks of fewer threads are at least as many, so the count of the largest ones decides.
+int CudaPair::MostBlocks(int threads) const {
+  return std::min(kMaxBlocks, resident_blocks_ * (kLargestBlock / threads));
+}
+
 absl::Status CudaPair::CheckGrid(cuda::Grid grid) const {
-  const int most = std::min(kMaxBlocks, resident_blocks_ * (kLargestBlock / grid.threads));
+  const int most = MostBlocks(grid.threads);
   if (grid.blocks >= 1 && grid.blocks <= most) return absl::OkStatus();
   return Refuse(absl::StrCat("1 to ", most, " blocks, all resident at once"),
                 absl::StrCat(grid.blocks));

@@ -102,6 +102,8 @@ class CudaPair {
   explicit CudaPair(const CudaPairOptions& options) : options_(options) {}
   absl::Status Initialize();
   absl::Status InitializeRank(int rank);
+  // All resident at once.
+  int MostBlocks(int threads) const;
   absl::Status CheckGrid(cuda::Grid grid) const;
   absl::Status BeforeLaunch(int rank, cudaStream_t stream);
   absl::Status AfterLaunch(cudaError_t error);
