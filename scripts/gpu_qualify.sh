@@ -176,12 +176,18 @@ if wants tests; then
   check cpu_math ./math_test --gtest_brief=1
   check cpu_exl3 ./exl3_test --gtest_brief=1
   gpu_suite gpu_test
+  gpu_suite collectives_gpu_test
+  check lifecycle_one_card ./p2p-lifecycle --full --single-card \
+    --json "$out/lifecycle_one_card.json"
   if ((card_count < 2)); then
     echo "----  one card: no tests of a pair"
-  elif [[ -x pair_test ]]; then
-    gpu_suite pair_test
   else
-    echo "----  this bundle has no tests of a pair"
+    gpu_suite pair_test
+    check probes ./p2p-lifecycle probe --json "$out/probes.json"
+    check lifecycle ./p2p-lifecycle --full --cycles 5 --json "$out/lifecycle.json"
+    check lifecycle_swapped ./p2p-lifecycle --quick --case lifecycle --swapped --cycles 5 \
+      --json "$out/lifecycle_swapped.json"
+    check collectives ./tp2-bench collectives --json "$out/collectives.json"
   fi
 fi
 if wants bits; then

@@ -180,6 +180,45 @@ void AddCompare(CLI::App& app, Flags& flags) {
   compare->callback([&flags] { flags.command = Command::kCompare; });
 }
 
+void AddCollectives(CLI::App& app, Flags& flags) {
+  CollectivesFlags& own = flags.collectives;
+  CLI::App* sub = app.add_subcommand("collectives", "all-reduce and exchanges on two cards");
+  sub->add_option("--gpus", own.gpus, "by rank; the first two cards without it")
+      ->delimiter(',')
+      ->option_text("UUID,UUID")
+      ->group("Hardware");
+  sub->add_flag("--single-card", own.is_single_card, "both ranks on one card: no link is timed")
+      ->group("Hardware");
+  sub->add_option("--protocol", own.protocol, "line, ack or both")
+      ->check(CLI::IsMember({"line", "ack", "both"}))
+      ->option_text("NAME [both]")
+      ->group("Measurement");
+  sub->add_option("--nccl", own.nccl, "library to compare with; empty: none")
+      ->option_text("FILE [libnccl.so.2]")
+      ->group("Measurement");
+  sub->add_option("--replays", own.replays, "of each chain")
+      ->check(CLI::Range(2, 1000000))
+      ->option_text("N [300]")
+      ->group("Measurement");
+  sub->add_option("--warmup", own.warmup, "replays before each half of them")
+      ->check(CLI::Range(0, 1000000))
+      ->option_text("N [20]")
+      ->group("Measurement");
+  sub->add_flag("--quick", own.is_quick, "a STEP's sizes only")->group("Measurement");
+  sub->add_flag("--sweep", own.is_sweep, "several grids for each size")->group("Measurement");
+  sub->add_option("--json", own.json_path, "write JSON, - for stdout")
+      ->option_text("FILE|-")
+      ->group("Output");
+  sub->add_flag("--force", own.may_replace, "replace an existing JSON file")->group("Output");
+  sub->footer(absl::StrCat(
+      "Examples:\n  tp2-bench collectives\n  tp2-bench collectives --quick --json pair.json\n",
+      "  tp2-bench collectives --single-card --protocol line\n", cmd::kExitCodesHelp));
+  sub->callback([&flags] {
+    flags.command = Command::kCollectives;
+    flags.command_name = "collectives";
+  });
+}
+
 }  // namespace
 
 std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
@@ -193,6 +232,7 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
   AddGrid(app, flags, "emulated", "the same with both ranks on one card", {"emulated"});
   AddInsert(app, flags);
   AddMemory(app, flags);
+  AddCollectives(app, flags);
   AddList(app, flags);
   AddCompare(app, flags);
   app.footer(

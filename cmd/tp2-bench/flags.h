@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "cmd/tp2-bench/collectives_flags.h"
 #include "libcore/model/drafter_config.h"
 
 namespace tp2::bench {
 
-enum class Command { kGrid, kInsert, kMemory, kList, kCompare };
+enum class Command { kGrid, kInsert, kMemory, kList, kCompare, kCollectives };
 
 struct Flags {
   Command command = Command::kList;
@@ -44,6 +45,7 @@ struct Flags {
   bool goes_across = false;
 
   std::string json_path;  // empty: table only; "-": JSON on stdout and no table
+  CollectivesFlags collectives;
 };
 
 // A value: end with it. Bad flags are reported on stderr.

@@ -1,5 +1,6 @@
 #include "cmd/tp2-bench/run.h"
 
+#include "cmd/tp2-bench/collectives.h"
 #include "cmd/tp2-bench/compare.h"
 #include "cmd/tp2-bench/grid.h"
 #include "cmd/tp2-bench/insert.h"
@@ -24,6 +25,8 @@ int Run(const Flags& flags) {
       return Report(RunInserts(flags));
     case Command::kMemory:
       return ReportStatus("tp2-bench", PrintMemory(flags));
+    case Command::kCollectives:
+      return ReportStatus("tp2-bench", PrintCollectives(flags.collectives));
     case Command::kList:
       return ReportStatus("tp2-bench", PrintList());
     case Command::kCompare:

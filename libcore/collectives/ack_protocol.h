@@ -53,7 +53,7 @@ struct AckProtocol {
   // SAFETY: the release of the flag publishes the block's payload: the barrier orders the stores of
   // all of its threads before it.
   template <ProtocolSys Sys>
-  TP2_HD static void Publish(Sys& sys, const RankView& view, Operation& operation) {
+  TP2_HD static void Publish(Sys& sys, const RankView& view, const Operation& operation) {
     sys.BlockAll(true);
     if (sys.thread() == 0) {
       for (int distance = 1; distance < view.rank_count; ++distance) {
@@ -62,7 +62,6 @@ struct AckProtocol {
       }
     }
     AdvanceEpoch(sys, view, operation);
-    operation.start_ns = sys.NowNs();
   }
 
   // SAFETY: the acquired flag makes the source's payload visible to its reader, the barrier to the
@@ -83,6 +82,16 @@ struct AckProtocol {
   TP2_HD static bool Receive(Sys& sys, const RankView& view, const Operation& operation, int source,
                              int64_t item, uint32_t (&words)[kItemWords]) {
     sys.LoadWords(Slot(view, operation, view.rank, source, item), words);
+    return true;
+  }
+
+  template <int kItems, ProtocolSys Sys>
+  TP2_HD static bool ReceiveRun(Sys& sys, const RankView& view, const Operation& operation,
+                                int source, int64_t first, uint32_t (&items)[kItems][kItemWords]) {
+    TP2_UNROLL
+    for (int i = 0; i < kItems; ++i) {
+      Receive(sys, view, operation, source, first + i, items[i]);
+    }
     return true;
   }
 

@@ -45,9 +45,8 @@ struct LineProtocol {
 
   // Ends the sending; every thread of the block calls it once. Nothing is left to publish.
   template <ProtocolSys Sys>
-  TP2_HD static void Publish(Sys& sys, const RankView& view, Operation& operation) {
+  TP2_HD static void Publish(Sys& sys, const RankView& view, const Operation& operation) {
     AdvanceEpoch(sys, view, operation);
-    operation.start_ns = sys.NowNs();
   }
 
   // Begins the receiving; every thread of the block calls it once. False as WaitUntil.
@@ -60,14 +59,32 @@ struct LineProtocol {
   template <ProtocolSys Sys>
   TP2_HD static bool Receive(Sys& sys, const RankView& view, const Operation& operation, int source,
                              int64_t item, uint32_t (&words)[kItemWords]) {
-    const Line* slot = Slot(view, operation, view.rank, source, item);
-    Line line;
-    const bool has_come = WaitUntil(sys, view, operation, [&] {
-      line = sys.LoadLine(slot);
-      return line.tag == operation.tag;
-    });
-    for (int i = 0; i < kItemWords; ++i) words[i] = line.payload[i];
+    uint32_t items[1][kItemWords];
+    const bool has_come = ReceiveRun(sys, view, operation, source, item, items);
+    TP2_UNROLL
+    for (int i = 0; i < kItemWords; ++i) words[i] = items[0][i];
     return has_come;
+  }
+
+  // Takes consecutive items in one wait: their polls travel together.
+  template <int kItems, ProtocolSys Sys>
+  TP2_HD static bool ReceiveRun(Sys& sys, const RankView& view, const Operation& operation,
+                                int source, int64_t first, uint32_t (&items)[kItems][kItemWords]) {
+    const Line* slot = Slot(view, operation, view.rank, source, first);
+    Line lines[kItems];
+    const bool have_come = WaitUntil(sys, view, operation, [&] {
+      bool are_all_here = true;
+      TP2_UNROLL
+      for (int i = 0; i < kItems; ++i) lines[i] = sys.LoadLine(slot + i);
+      TP2_UNROLL
+      for (int i = 0; i < kItems; ++i) are_all_here &= lines[i].tag == operation.tag;
+      return are_all_here;
+    });
+    TP2_UNROLL
+    for (int i = 0; i < kItems * kItemWords; ++i) {
+      items[i / kItemWords][i % kItemWords] = lines[i / kItemWords].payload[i % kItemWords];
+    }
+    return have_come;
   }
 
   // Ends the operation for the calling thread, which has `has_all` of its items; every thread of a

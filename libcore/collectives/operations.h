@@ -31,6 +31,7 @@ TP2_HD int64_t ItemStride(Sys& sys) {
 template <class Protocol, class Load>
 TP2_HD void LoadItem(int64_t item, int64_t count, Load& load,
                      uint32_t (&words)[Protocol::kItemWords]) {
+  TP2_UNROLL
   for (int i = 0; i < Protocol::kItemWords; ++i) {
     const int64_t index = item * Protocol::kItemWords + i;
     words[i] = index < count ? std::bit_cast<uint32_t>(static_cast<float>(load(index))) : 0;
@@ -43,19 +44,23 @@ TP2_HD void LoadItem(int64_t item, int64_t count, Load& load,
 template <class Protocol, ProtocolSys Sys, class Store>
 TP2_HD bool SumItem(Sys& sys, const RankView& view, const Operation& operation, int64_t item,
                     int64_t count, const uint32_t (&mine)[Protocol::kItemWords], Store& store) {
-  float sum[Protocol::kItemWords];
+  float sum[Protocol::kItemWords] = {};
+  TP2_UNROLL
   for (int source = 0; source < view.rank_count; ++source) {
     uint32_t words[Protocol::kItemWords];
     if (source == view.rank) {
+      TP2_UNROLL
       for (int i = 0; i < Protocol::kItemWords; ++i) words[i] = mine[i];
     } else if (!Protocol::Receive(sys, view, operation, source, item, words)) {
       return false;
     }
+    TP2_UNROLL
     for (int i = 0; i < Protocol::kItemWords; ++i) {
       const float value = std::bit_cast<float>(words[i]);
       sum[i] = source == 0 ? value : sum[i] + value;
     }
   }
+  TP2_UNROLL
   for (int i = 0; i < Protocol::kItemWords; ++i) {
     const int64_t index = item * Protocol::kItemWords + i;
     if (index < count) store(index, sum[i]);
@@ -139,8 +144,10 @@ TP2_HD void SendRecord(Sys& sys, const RankView& view, const Operation& operatio
                        const typename Record::Value& value) {
   uint32_t words[Record::kWords];
   Record::ToWords(value, words);
+  TP2_UNROLL
   for (int part = 0; part < kRecordItems<Protocol, Record>; ++part) {
     uint32_t item[Protocol::kItemWords];
+    TP2_UNROLL
     for (int i = 0; i < Protocol::kItemWords; ++i) {
       const int word = part * Protocol::kItemWords + i;
       item[i] = word < Record::kWords ? words[word] : 0;
@@ -153,15 +160,13 @@ TP2_HD void SendRecord(Sys& sys, const RankView& view, const Operation& operatio
 template <class Protocol, class Record, ProtocolSys Sys>
 TP2_HD bool ReceiveRecord(Sys& sys, const RankView& view, const Operation& operation, int source,
                           int64_t index, typename Record::Value& value) {
+  constexpr int kItems = kRecordItems<Protocol, Record>;
+  uint32_t items[kItems][Protocol::kItemWords];
+  if (!Protocol::ReceiveRun(sys, view, operation, source, index * kItems, items)) return false;
   uint32_t words[Record::kWords];
-  for (int part = 0; part < kRecordItems<Protocol, Record>; ++part) {
-    uint32_t item[Protocol::kItemWords];
-    const int64_t at = index * kRecordItems<Protocol, Record> + part;
-    if (!Protocol::Receive(sys, view, operation, source, at, item)) return false;
-    for (int i = 0; i < Protocol::kItemWords; ++i) {
-      const int word = part * Protocol::kItemWords + i;
-      if (word < Record::kWords) words[word] = item[i];
-    }
+  TP2_UNROLL
+  for (int word = 0; word < Record::kWords; ++word) {
+    words[word] = items[word / Protocol::kItemWords][word % Protocol::kItemWords];
   }
   value = Record::FromWords(words);
   if (Record::IsFrom(view.tokens[source], value)) return true;
@@ -184,13 +189,14 @@ TP2_HD bool Exchange(Sys& sys, const RankView& view, int count, Load load, Store
   Protocol::Publish(sys, view, operation);
   bool has_all = Protocol::AwaitBlock(sys, view, operation);
   for (int64_t index = first; has_all && index < count; index += stride) {
-    Value best = {};
-    for (int source = 0; has_all && source < view.rank_count; ++source) {
-      Value value = load(index);
-      if (source != view.rank) {
-        has_all = ReceiveRecord<Protocol, Record>(sys, view, operation, source, index, value);
-      }
-      best = source == 0 ? value : Record::Join(best, value);
+    // In any order: ranges are disjoint, so no two candidates are equal.
+    Value best = load(index);
+    TP2_UNROLL
+    for (int distance = 1; distance < view.rank_count; ++distance) {
+      Value value = {};
+      has_all = has_all && ReceiveRecord<Protocol, Record>(sys, view, operation,
+                                                           PeerAt(view, distance), index, value);
+      if (has_all) best = Record::Join(best, value);
     }
     if (has_all) store(index, best);
   }

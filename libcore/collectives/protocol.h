@@ -82,7 +82,6 @@ struct RankView {
 struct Operation {
   uint32_t epoch = 0;
   uint32_t tag = 0;
-  uint64_t start_ns = 0;  // of this thread's waiting
 };
 
 // What a policy provides. All memory that two ranks or two blocks touch goes through it.
@@ -116,7 +115,8 @@ TP2_HD inline Header* OwnHeader(const RankView& view) { return HeaderOf(view, vi
 
 // The `distance`-th rank after the own one: each rank stores to its peers in another order.
 TP2_HD inline int PeerAt(const RankView& view, int distance) {
-  return (view.rank + distance) % view.rank_count;
+  const int peer = view.rank + distance;  // below 2 * rank_count: no division on a card
+  return peer < view.rank_count ? peer : peer - view.rank_count;
 }
 
 // Which part of `owner`'s inbox belongs to `source`.
@@ -177,6 +177,7 @@ TP2_HD void AdvanceEpoch(Sys& sys, const RankView& view, const Operation& operat
 // operation is over for this thread.
 template <ProtocolSys Sys, class Poll>
 TP2_HD bool WaitUntil(Sys& sys, const RankView& view, const Operation& operation, Poll has_come) {
+  uint64_t start_ns = 0;  // of the first look at the clock: most waits end before
   for (uint32_t turn = 1;; ++turn) {
     if (has_come()) return true;
     if (turn % Sys::kPollsPerCheck == 0) {
@@ -186,7 +187,9 @@ TP2_HD bool WaitUntil(Sys& sys, const RankView& view, const Operation& operation
         Fail(sys, view, kCancelled, kCancelled);
         return false;
       }
-      if (sys.NowNs() - operation.start_ns > view.timeout_ns) {
+      const uint64_t now_ns = sys.NowNs();
+      if (turn == Sys::kPollsPerCheck) start_ns = now_ns;
+      if (now_ns - start_ns > view.timeout_ns) {
         Fail(sys, view, kLocalTimeout, kPeerTimeout);
         return false;
       }

@@ -23,4 +23,10 @@ std::vector<GivenValue> ReadEnvironment(std::span<const SettingSpec> specs) {
   return values;
 }
 
+std::optional<std::string> ReadVariable(const char* name) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr) return std::nullopt;
+  return text;
+}
+
 }  // namespace tp2::config

@@ -2,7 +2,9 @@
 // to them.
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "libcore/config/settings.h"
@@ -13,5 +15,8 @@ namespace tp2::config {
 // CUDA_VISIBLE_DEVICES counts only when it names UUIDs: ordinals are between CUDA and whoever set
 // them.
 std::vector<GivenValue> ReadEnvironment(std::span<const SettingSpec> specs);
+
+// A variable that is not ours and sets nothing, but changes what works: CUDA_LAUNCH_BLOCKING.
+std::optional<std::string> ReadVariable(const char* name);
 
 }  // namespace tp2::config
