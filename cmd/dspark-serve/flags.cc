@@ -17,6 +17,8 @@ const char* ValueText(const config::SettingSpec& spec) {
       return "true|false";
     case config::SettingKind::kChoice:
       return spec.choices;
+    case config::SettingKind::kList:
+      return "ITEM[,ITEM]";
     case config::SettingKind::kGpuList:
       return "UUID[,UUID]";
     case config::SettingKind::kText:

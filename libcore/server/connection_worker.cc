@@ -50,7 +50,8 @@ void ConnectionWorker::RequestStop() {
 }
 
 void ConnectionWorker::Run() {
-  last_activity_ns_ = clock_->NowNs();
+  begin_ns_ = last_activity_ns_ = clock_->NowNs();
+  connection_->LimitBody(contract::kHelloBytes);
   bool is_up = true;
   std::string reason = "server stops";
   while (is_up && !is_stopping_.load()) {
@@ -70,7 +71,7 @@ void ConnectionWorker::Run() {
         break;
       case Event::kTimeout:
         is_up = is_outstanding_ || IdleLeftMs() > 0;
-        reason = "idle";
+        reason = session_id_.load() == 0 ? "no HELLO in time" : "idle";
         break;
       case Event::kClosed:
       case Event::kTruncated:
@@ -97,8 +98,12 @@ void ConnectionWorker::Run() {
 }
 
 int64_t ConnectionWorker::IdleLeftMs() const {
-  const int64_t idle_ms = (clock_->NowNs() - last_activity_ns_) / 1'000'000;
-  return std::max<int64_t>(options_.idle_close_ms - idle_ms, 0);
+  const int64_t now_ns = clock_->NowNs();
+  int64_t left_ms = options_.idle_close_ms - (now_ns - last_activity_ns_) / 1'000'000;
+  if (session_id_.load() == 0) {
+    left_ms = std::min(left_ms, options_.hello_ms - (now_ns - begin_ns_) / 1'000'000);
+  }
+  return std::max<int64_t>(left_ms, 0);
 }
 
 bool ConnectionWorker::OnFrame(std::span<std::byte> frame) {
@@ -122,6 +127,8 @@ bool ConnectionWorker::OnFrame(std::span<std::byte> frame) {
   ReplyFrame reply;
   if (is_hash_wrong) {
     reply.Refuse(Code::kBodyHash);
+  } else if (is_unsequenced && options_.requires_secret && session_id_.load() == 0) {
+    reply.Refuse(Code::kNotAuthorized);
   } else if (is_unsequenced) {
     AnswerUnsequenced(*type, header, body, session_id_.load(), *health_, &reply);
   } else {
@@ -151,15 +158,16 @@ bool ConnectionWorker::SendOwedReply() {
   is_outstanding_ = false;
   last_activity_ns_ = clock_->NowNs();
   connection_->Release(request_frame_);
+  if (session_id_.load() != 0) connection_->LimitBody(contract::kMaxBodyBytes);
   return Send(reply_) && !is_bye && !contract::ClosesConnection(reply_.code);
 }
 
 bool ConnectionWorker::SendNow(const contract::FrameHeader& request, ReplyFrame* reply,
                                int64_t arrival_ns) {
-  FinishReply(
-      request,
-      {.is_draining = health_->is_draining(), .spent_us = (clock_->NowNs() - arrival_ns) / 1000},
-      reply);
+  FinishReply(request,
+              {.is_draining = health_->is_draining() && session_id_.load() != 0,
+               .spent_us = (clock_->NowNs() - arrival_ns) / 1000},
+              reply);
   return Send(*reply) && !contract::ClosesConnection(reply->code);
 }
 

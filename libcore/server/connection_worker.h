@@ -23,6 +23,8 @@ class ConnectionWorker {
   struct Options {
     int64_t idle_close_ms = 60'000;
     int64_t send_timeout_ms = 3'000;
+    int64_t hello_ms = 5'000;      // from the connect to a session
+    bool requires_secret = false;  // then HEALTH and PING need a session too
   };
   // `post` hands this worker to the controller, which then calls Serve or, once `is_gone()`,
   // Retire. It may be called from the worker's thread at any time until Retire.
@@ -67,6 +69,7 @@ class ConnectionWorker {
   std::span<std::byte> request_frame_;
   bool is_outstanding_ = false;   // thread only
   int64_t last_activity_ns_ = 0;  // thread only
+  int64_t begin_ns_ = 0;          // thread only
 
   Session session_;  // controller only
   std::atomic<uint64_t> session_id_{0};

@@ -12,7 +12,10 @@
 namespace tp2::server {
 
 StepServer::StepServer(StepEngine* engine, const ServerOptions& options, const Clock* clock)
-    : options_(options), clock_(clock), service_(engine, options.service, clock) {}
+    : options_(options),
+      clock_(clock),
+      service_(engine, options.service, clock),
+      refusal_log_(clock) {}
 
 StepServer::~StepServer() {
   StopListeners();
@@ -44,23 +47,44 @@ void StepServer::AcceptLoop(transport::Listener* listener) {
       continue;
     }
     if (*connection == nullptr) return;
+    if (!options_.allowed_clients.is_empty() &&
+        !options_.allowed_clients.Contains((*connection)->peer())) {
+      Refuse(connection->get(), contract::Code::kNotAuthorized);
+      continue;
+    }
     Adopt(std::move(connection).value());
   }
+}
+
+void StepServer::Refuse(transport::Connection* connection, contract::Code code) {
+  if (const std::optional<int64_t> unsaid = refusal_log_.Pass()) {
+    spdlog::warn("connection {} refused: {} ({} more unsaid)", connection->peer(),
+                 contract::CodeName(code), *unsaid);
+  }
+  ReplyFrame reply;
+  reply.Refuse(code);
+  contract::FrameHeader hello;  // which every client says first
+  hello.type = static_cast<uint16_t>(contract::Type::kHello);
+  FinishReply(hello, {}, &reply);
+  // An empty socket buffer takes a header at once; whoever has none to take it goes without.
+  (void)connection->Send(reply.header(), {}, 0);
+  connection->Shutdown();
 }
 
 void StepServer::Adopt(std::unique_ptr<transport::Connection> connection) {
   const std::lock_guard lock(workers_mutex_);
   ReapLocked();
-  if (is_closed_ || static_cast<int>(workers_.size()) >= options_.max_connections) {
-    spdlog::warn("connection {} refused: {} connections are open", connection->peer(),
-                 workers_.size());
-    return;
+  if (is_closed_) return;
+  if (static_cast<int>(workers_.size()) >= options_.max_connections) {
+    return Refuse(connection.get(), contract::Code::kTooManyConnections);
   }
   spdlog::info("connection {} accepted", connection->peer());
   workers_.push_back(std::make_unique<ConnectionWorker>(
       std::move(connection),
       ConnectionWorker::Options{.idle_close_ms = options_.service.idle_close_ms,
-                                .send_timeout_ms = options_.send_timeout_ms},
+                                .send_timeout_ms = options_.send_timeout_ms,
+                                .hello_ms = options_.hello_ms,
+                                .requires_secret = options_.service.secret != nullptr},
       clock_, &service_.health(), [this](ConnectionWorker* worker) { Post(worker); }));
 }
 

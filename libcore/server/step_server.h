@@ -12,6 +12,7 @@
 
 #include "libcore/server/connection_worker.h"
 #include "libcore/server/step_service.h"
+#include "libcore/transport/networks.h"
 #include "libcore/transport/transport.h"
 
 namespace tp2::server {
@@ -21,7 +22,10 @@ struct ServerOptions {
   int max_connections = 64;
   int64_t drain_ms = 2'000;  // how long a drain waits for open slots
   int64_t send_timeout_ms = 3'000;
-  int64_t frame_timeout_ms = 5'000;  // from a frame's first byte to its last
+  int64_t frame_timeout_ms = 2'000;  // from a frame's first byte to its last
+  int64_t hello_ms = 5'000;          // from the connect to a session
+  // Connections that a listener brings must come from here; empty: from anywhere.
+  transport::NetworkList allowed_clients = {};
 };
 
 enum class ServeEnd {
@@ -55,6 +59,8 @@ class StepServer {
   const contract::WorkerLimits& limits() const { return service_.limits(); }
 
  private:
+  // One header that says why, then the end of the connection.
+  void Refuse(transport::Connection* connection, contract::Code code);
   void AcceptLoop(transport::Listener* listener);
   void Post(ConnectionWorker* worker);
   // The next worker with something to do; null when `wait_ms` passed or a drain call came in.
@@ -68,6 +74,7 @@ class StepServer {
   const ServerOptions options_;
   const Clock* clock_;
   StepService service_;
+  LogLimit refusal_log_;
 
   std::mutex queue_mutex_;
   std::condition_variable queue_changed_;

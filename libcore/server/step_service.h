@@ -10,11 +10,13 @@
 #include <string>
 
 #include "libcore/base/clock.h"
+#include "libcore/base/secret.h"
 #include "libcore/contract/codec.h"
 #include "libcore/contract/session.h"
 #include "libcore/contract/validate.h"
 #include "libcore/drafter/step_engine.h"
 #include "libcore/server/health.h"
+#include "libcore/server/log_limit.h"
 #include "libcore/server/reply.h"
 #include "libcore/server/row_mirror.h"
 
@@ -23,13 +25,17 @@ namespace tp2::server {
 struct ServiceOptions {
   int max_strikes = contract::kMaxStrikes;  // failures in a row that end the process
   uint32_t keepalive_ms = 10'000;           // advice to clients: PING when idle for so long
-  uint32_t idle_close_ms = 60'000;          // a connection without a frame for so long is closed
+  uint32_t idle_close_ms = 60'000;  // a connection without a frame for so long is closed
+  // What clients must prove to know (contract/auth.h); outlives the service; null: nothing.
+  const Secret* secret = nullptr;
 };
 
 // Rights and sequence of one connection. Only the service touches it.
 struct Session {
   contract::SessionGrant grant;  // grant.session is 0 before HELLO
   contract::SeqGate gate;
+  bool is_challenged = false;  // `challenge` waits for its one answer
+  contract::Nonce challenge{};
 };
 
 struct ServiceRequest {
@@ -62,6 +68,8 @@ class StepService {
   bool RefuseEarly(Session* session, const ServiceRequest& request, ReplyFrame* reply);
   void Dispatch(Session* session, const ServiceRequest& request, ReplyFrame* reply);
 
+  // Whether HELLO may be looked at; otherwise `reply` is the challenge or the refusal.
+  bool Authenticate(Session* session, const ServiceRequest& request, ReplyFrame* reply);
   void Hello(Session* session, ReplyFrame* reply);
   void Open(const Session& session, const ServiceRequest& request, ReplyFrame* reply);
   void Close(const Session& session, ReplyFrame* reply);
@@ -78,6 +86,8 @@ class StepService {
   contract::Code NoteFailure(bool is_step, const absl::Status& status);
   // Puts a slot back as the table has it; kNeedsResync when that failed too.
   contract::Code RestoreSlot(int slot);
+  // Strangers learn nothing, not even that the worker drains.
+  ReplyContext ContextFor(const Session& session, const ServiceRequest& request) const;
   bool IsBudgetSpent(const ServiceRequest& request) const;
   void UpdateUse();
 
@@ -93,6 +103,7 @@ class StepService {
   contract::RequestBody body_;  // of the request being handled
   std::array<StepEntry, kMaxRequests> engine_entries_;
   int session_count_ = 0;
+  LogLimit refusal_log_;
   bool must_exit_ = false;
   bool is_engine_lost_ = false;
 };
