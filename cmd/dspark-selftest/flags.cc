@@ -10,6 +10,9 @@ void AddCommon(CLI::App& app, Flags& flags, const char* rounds_text) {
   app.add_option("--server", flags.server, "the worker")
       ->option_text("HOST:PORT [127.0.0.1:18627]")
       ->group("Input");
+  app.add_option("--secret-file", flags.secret_file, "secret of the worker")
+      ->option_text("FILE")
+      ->group("Input");
   app.add_option("--model", flags.model_dir, "the checkpoint the worker should have")
       ->required()
       ->option_text("DIR")

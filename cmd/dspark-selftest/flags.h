@@ -19,8 +19,9 @@ struct Flags {
   int latency_rounds = 60;
   uint64_t seed = 1;
   int64_t timeout_ms = 30'000;
-  std::string json_path;   // empty: no file
-  std::string record_dir;  // empty: no capture
+  std::string json_path;    // empty: no file
+  std::string secret_file;  // empty: the worker has none
+  std::string record_dir;   // empty: no capture
 };
 
 // A value: end with it. Bad flags are reported on stderr.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "libcore/base/build_info.h"
 #include "libcore/base/file.h"
 #include "libcore/base/json.h"
+#include "libcore/base/secret.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/drafter/make_engine.h"
 #include "libcore/parity/recording_engine.h"
@@ -164,12 +166,17 @@ absl::StatusOr<bool> RunRounds(const Flags& flags, const Connector& connect, Ste
 absl::StatusOr<bool> RunCommand(const Flags& flags) {
   TP2_ASSIGN_OR_RETURN(const transport::TcpAddress address,
                        transport::ParseTcpAddress(flags.server));
+  std::optional<Secret> secret;
+  if (!flags.secret_file.empty()) {
+    TP2_ASSIGN_OR_RETURN(secret, Secret::ReadFile(flags.secret_file));
+  }
+  const client::ClientOptions client_options{.timeout_ms = flags.timeout_ms,
+                                             .secret = secret.has_value() ? &*secret : nullptr};
   const Connector connect = [&]() -> absl::StatusOr<std::unique_ptr<client::Client>> {
     TP2_ASSIGN_OR_RETURN(
         std::unique_ptr<transport::Connection> connection,
         transport::TcpConnect(address, client::Client::ReplyRule(), flags.timeout_ms));
-    return std::make_unique<client::Client>(std::move(connection),
-                                            client::ClientOptions{.timeout_ms = flags.timeout_ms});
+    return std::make_unique<client::Client>(std::move(connection), client_options);
   };
   TP2_ASSIGN_OR_RETURN(
       std::unique_ptr<StepEngine> engine,

@@ -18,10 +18,9 @@ namespace tp2 {
 absl::StatusOr<Secret> Secret::ReadFile(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) {
-    return MakeError(absl::StatusCode::kDataLoss, {.what = "secret file",
-                                                   .expected = "a readable file",
-                                                   .got = ErrnoText(),
-                                                   .where = path});
+    return MakeError(
+        absl::StatusCode::kDataLoss,
+        {.what = "secret file", .expected = "a readable file", .got = ErrnoText(), .where = path});
   }
   if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     return MakeError(absl::StatusCode::kInvalidArgument, {.what = "secret file",

@@ -23,7 +23,7 @@ namespace tp2::client {
 struct ClientOptions {
   int64_t timeout_ms = 30'000;  // for each reply
   bool uses_body_hash = true;
-  uint64_t budget_us = 0;  // sent with every request; 0 for none
+  uint64_t budget_us = 0;          // sent with every request; 0 for none
   const Secret* secret = nullptr;  // outlives the client; null: none
 };
 

@@ -144,8 +144,7 @@ Code DecodeSlotsReply(ByteView body, SlotsReply* out) {
   FieldReader reader(body.first(kSlotsHeadBytes));
   uint16_t slot_count = 0;
   Fields(reader, *out, slot_count);
-  if (!reader.is_valid() || slot_count > kSlotCount ||
-      body.size() != SlotsReplyBytes(slot_count)) {
+  if (!reader.is_valid() || slot_count > kSlotCount || body.size() != SlotsReplyBytes(slot_count)) {
     return Code::kBadFrame;
   }
   out->slots.assign(slot_count, {});

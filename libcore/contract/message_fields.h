@@ -1,6 +1,6 @@
 // The layout of every message body: offset and field, one list each. `Message` is the struct, const
-// when the list is written; `Io` is a FieldReader or FieldWriter over exactly the bytes of the list.
-// Lists with repeated parts are two: the head and one entry.
+// when the list is written; `Io` is a FieldReader or FieldWriter over exactly the bytes of the
+// list. Lists with repeated parts are two: the head and one entry.
 #pragma once
 
 #include <cstddef>

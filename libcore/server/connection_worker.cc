@@ -16,11 +16,12 @@ using transport::Event;
 
 ConnectionWorker::ConnectionWorker(std::unique_ptr<transport::Connection> connection,
                                    const Options& options, const Clock* clock, const Health* health,
-                                   Post post)
+                                   Statistics* statistics, Post post)
     : connection_(std::move(connection)),
       options_(options),
       clock_(clock),
       health_(health),
+      statistics_(statistics),
       post_(std::move(post)),
       thread_([this] { Run(); }) {}
 
@@ -90,6 +91,7 @@ void ConnectionWorker::Run() {
     (void)SendOwedReply();
   }
   spdlog::info("connection {} ended: {}", connection_->peer(), reason);
+  statistics_->NoteClosed(reason);
   is_gone_.store(true);
   post_(this);
   std::unique_lock lock(mutex_);
@@ -108,6 +110,7 @@ int64_t ConnectionWorker::IdleLeftMs() const {
 
 bool ConnectionWorker::OnFrame(std::span<std::byte> frame) {
   const int64_t arrival_ns = clock_->NowNs();
+  statistics_->NoteFrameIn(frame.size());
   contract::FrameHeader header;
   const Code code = DecodeHeader(frame, contract::Direction::kRequest, &header);
   TP2_CHECK(code == Code::kOk);  // the sizer let it through
@@ -172,6 +175,7 @@ bool ConnectionWorker::SendNow(const contract::FrameHeader& request, ReplyFrame*
 }
 
 bool ConnectionWorker::Send(const ReplyFrame& reply) {
+  statistics_->NoteReply(reply.code, reply.frame().size());
   const absl::Status status =
       connection_->Send(reply.header(), reply.body(), options_.send_timeout_ms);
   if (!status.ok()) spdlog::warn("{}", std::string(status.message()));

@@ -13,6 +13,7 @@
 #include "libcore/base/clock.h"
 #include "libcore/server/health.h"
 #include "libcore/server/reply.h"
+#include "libcore/server/statistics.h"
 #include "libcore/server/step_service.h"
 #include "libcore/transport/transport.h"
 
@@ -31,7 +32,7 @@ class ConnectionWorker {
   using Post = std::function<void(ConnectionWorker*)>;
 
   ConnectionWorker(std::unique_ptr<transport::Connection> connection, const Options& options,
-                   const Clock* clock, const Health* health, Post post);
+                   const Clock* clock, const Health* health, Statistics* statistics, Post post);
   // Retire must have been called.
   ~ConnectionWorker();
   ConnectionWorker(const ConnectionWorker&) = delete;
@@ -62,6 +63,7 @@ class ConnectionWorker {
   const Options options_;
   const Clock* clock_;
   const Health* health_;
+  Statistics* statistics_;
   const Post post_;
 
   // The request under way: written by the thread before it posts, read by the controller.

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -26,6 +28,10 @@ struct ServerOptions {
   int64_t hello_ms = 5'000;          // from the connect to a session
   // Connections that a listener brings must come from here; empty: from anywhere.
   transport::NetworkList allowed_clients = {};
+  // When no STEP succeeded for so long, one of our own is run (StepService::RunCanary); 0: never.
+  int64_t canary_ms = 0;
+  // Called by the STEP loop, at least 20 times a second unless a STEP takes longer.
+  std::function<void()> tick = {};
 };
 
 enum class ServeEnd {
@@ -48,6 +54,10 @@ class StepServer {
   void Listen(std::unique_ptr<transport::Listener> listener);
   void Adopt(std::unique_ptr<transport::Connection> connection);
 
+  // One canary before the first client: an engine that cannot draft must not be offered.
+  // Errors: kAborted.
+  absl::Status CheckEngine();
+
   // Serves until a drain is complete or the engine failed; no thread is left when it returns.
   ServeEnd Run();
 
@@ -55,7 +65,15 @@ class StepServer {
   // the second does not wait.
   void BeginDrain();
 
+  // From any thread.
   contract::HealthReply health() const { return service_.health().Snapshot(); }
+  Counts counts() const { return service_.statistics().Snapshot(); }
+  std::vector<uint32_t> SortedStepTimes() const { return service_.health().SortedStepTimes(); }
+  const TraceRing& trace() const { return service_.trace(); }
+  std::string MetricsText() const;
+  // Why no client should be sent here; empty when one should.
+  std::string NotReadyReason() const;
+  int64_t loop_age_ms() const { return (clock_->NowNs() - loop_ns_.load()) / 1'000'000; }
   const contract::WorkerLimits& limits() const { return service_.limits(); }
 
  private:
@@ -65,6 +83,7 @@ class StepServer {
   void Post(ConnectionWorker* worker);
   // The next worker with something to do; null when `wait_ms` passed or a drain call came in.
   ConnectionWorker* NextWorker(int64_t wait_ms);
+  void Tick();
   void ServeOne(ConnectionWorker* worker);
   void StopListeners();
   void StopConnections();
@@ -74,6 +93,7 @@ class StepServer {
   const ServerOptions options_;
   const Clock* clock_;
   StepService service_;
+  std::atomic<int64_t> loop_ns_{0};  // when the STEP loop last moved
   LogLimit refusal_log_;
 
   std::mutex queue_mutex_;

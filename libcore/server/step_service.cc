@@ -30,6 +30,25 @@ RowMirror::Shape MirrorShape(const contract::WorkerLimits& limits) {
           .row_bytes_max = limits.RowBytes(static_cast<uint16_t>(RowKind::kTaps))};
 }
 
+// Slots of one session, or all of them.
+std::vector<contract::SlotInfo> ListOf(const contract::SlotTable& slots,
+                                       const contract::WorkerLimits& limits,
+                                       std::optional<uint64_t> session) {
+  std::vector<contract::SlotInfo> list;
+  for (int i = 0; i < slots.slot_count(); ++i) {
+    const contract::SlotRecord& slot = slots.at(i);
+    if (session.has_value() && slot.session != *session) continue;
+    list.push_back(
+        {.slot = static_cast<uint16_t>(i),
+         .state = slot.state(),
+         .window_rows = static_cast<uint16_t>(slot.window.WindowRows(limits.window_rows)),
+         .generation = slot.generation,
+         .length = static_cast<uint64_t>(slot.window.length()),
+         .tag = slot.tag});
+  }
+  return list;
+}
+
 }  // namespace
 
 contract::WorkerLimits LimitsOf(const EngineInfo& info) {
@@ -64,6 +83,7 @@ StepService::StepService(StepEngine* engine, const ServiceOptions& options, cons
       health_(instance_, limits_.identity, engine->info().tp, clock),
       refusal_log_(clock) {
   health_.MarkReady();
+  UpdateUse();
 }
 
 void StepService::Handle(Session* session, const ServiceRequest& request, ReplyFrame* reply) {
@@ -137,8 +157,7 @@ void StepService::Dispatch(Session* session, const ServiceRequest& request, Repl
   }
 }
 
-ReplyContext StepService::ContextFor(const Session& session,
-                                     const ServiceRequest& request) const {
+ReplyContext StepService::ContextFor(const Session& session, const ServiceRequest& request) const {
   return {.is_draining = health_.is_draining() && session.grant.session != 0,
           .spent_us = (clock_->NowNs() - request.arrival_ns) / 1000};
 }
@@ -222,6 +241,7 @@ void StepService::Open(const Session& session, const ServiceRequest& request, Re
   const int64_t base = static_cast<int64_t>(body_.open.base);
   const absl::Status status = engine_->ResetSlot(slot, base);
   if (!status.ok()) return reply->Refuse(NoteFailure(/*is_step=*/false, status));
+  last_n_out_[slot] = 0;
   const uint64_t generation = slots_.Open(slot, session.grant.session, body_.open.tag, base);
   contract::EncodeOpenReply(
       {.slot = static_cast<uint16_t>(slot), .generation = generation, .base = body_.open.base},
@@ -244,17 +264,7 @@ void StepService::ListSlots(const Session& session, ReplyFrame* reply) {
   answer.window_rows = limits_.window_rows;
   answer.ring_rows = limits_.ring_rows;
   answer.instance_counter = slots_.counter();
-  for (int i = 0; i < slots_.slot_count(); ++i) {
-    const contract::SlotRecord& slot = slots_.at(i);
-    if (slot.session != session.grant.session) continue;
-    answer.slots.push_back(
-        {.slot = static_cast<uint16_t>(i),
-         .state = slot.state(),
-         .window_rows = static_cast<uint16_t>(slot.window.WindowRows(limits_.window_rows)),
-         .generation = slot.generation,
-         .length = static_cast<uint64_t>(slot.window.length()),
-         .tag = slot.tag});
-  }
+  answer.slots = ListOf(slots_, limits_, session.grant.session);
   contract::EncodeSlotsReply(answer, reply->Body(contract::SlotsReplyBytes(answer.slots.size())));
 }
 
@@ -273,6 +283,9 @@ bool StepService::IsBudgetSpent(const ServiceRequest& request) const {
   return budget_us != 0 && spent_us >= 0 && static_cast<uint64_t>(spent_us) > budget_us;
 }
 
-void StepService::UpdateUse() { health_.SetUse(session_count_, slots_.CountOpen()); }
+void StepService::UpdateUse() {
+  health_.SetUse(session_count_, slots_.CountOpen());
+  statistics_.SetSlots(ListOf(slots_, limits_, std::nullopt));
+}
 
 }  // namespace tp2::server

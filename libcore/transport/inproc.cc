@@ -122,10 +122,10 @@ class Mailbox {
   std::mutex mutex_;
   std::condition_variable changed_;
   size_t max_body_bytes_ = rule_.max_body_bytes;  // guarded by mutex_
-  FrameBuffers buffers_;       // guarded by mutex_
-  std::deque<Message> queue_;  // guarded by mutex_; at most one per buffer
-  bool is_woken_ = false;      // guarded by mutex_
-  bool is_closed_ = false;     // guarded by mutex_
+  FrameBuffers buffers_;                          // guarded by mutex_
+  std::deque<Message> queue_;                     // guarded by mutex_; at most one per buffer
+  bool is_woken_ = false;                         // guarded by mutex_
+  bool is_closed_ = false;                        // guarded by mutex_
 };
 
 class InprocConnection final : public Connection {

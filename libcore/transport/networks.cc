@@ -41,9 +41,8 @@ absl::StatusOr<NetworkList> NetworkList::Parse(const std::vector<std::string>& n
   NetworkList list;
   for (const std::string& text : networks) {
     const auto refuse = [&](const char* expected) {
-      return MakeError(absl::StatusCode::kInvalidArgument, {.what = "client network",
-                                                            .expected = expected,
-                                                            .got = "'" + text + "'"});
+      return MakeError(absl::StatusCode::kInvalidArgument,
+                       {.what = "client network", .expected = expected, .got = "'" + text + "'"});
     };
     const size_t slash = std::min(text.find('/'), text.size());
     Network network{};

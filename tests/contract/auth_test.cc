@@ -22,8 +22,10 @@ const Secret& TestSecret() {
 }
 
 TEST(Auth, ProofsAreTheDocumentedMacs) {
-  EXPECT_EQ(Hex(ClientProof(TestSecret(), Counting<32>(1), Body())), "305e7347001c04d48af018f398ff083e0d4548946c36635adf33cbe15900e8ea");
-  EXPECT_EQ(Hex(WorkerProof(TestSecret(), Counting<32>(1), Body())), "9615c30f460dbfbb66ff5fa56ac4ec7c7ff83472fe7358952025f47ef060d80f");
+  EXPECT_EQ(Hex(ClientProof(TestSecret(), Counting<32>(1), Body())),
+            "305e7347001c04d48af018f398ff083e0d4548946c36635adf33cbe15900e8ea");
+  EXPECT_EQ(Hex(WorkerProof(TestSecret(), Counting<32>(1), Body())),
+            "9615c30f460dbfbb66ff5fa56ac4ec7c7ff83472fe7358952025f47ef060d80f");
 }
 
 TEST(Auth, EveryByteBeforeTheProofCountsAndNoneOfTheProof) {
@@ -31,8 +33,7 @@ TEST(Auth, EveryByteBeforeTheProofCountsAndNoneOfTheProof) {
   for (size_t at = 0; at < kHelloBytes; ++at) {
     std::vector<std::byte> changed = Body();
     changed[at] ^= std::byte{0x80};
-    const bool is_equal =
-        MacsEqual(ClientProof(TestSecret(), Counting<32>(1), changed), proof);
+    const bool is_equal = MacsEqual(ClientProof(TestSecret(), Counting<32>(1), changed), proof);
     EXPECT_EQ(is_equal, at >= kHelloProofOffset) << at;
   }
 }
