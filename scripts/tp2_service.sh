@@ -1,5 +1,5 @@
-# shellcheck shell=bash disable=SC2034,SC2154
 # Sourced by start_tp2.sh, stop_tp2.sh and status_tp2.sh: options and the worker's admin port.
+# shellcheck shell=bash disable=SC2034,SC2154
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -14,10 +14,21 @@ using contract::Code;
 using contract::Type;
 using transport::Event;
 
+namespace {
+
+// A stranger's first frame may be on its way already: the limit holds before anything is read.
+std::unique_ptr<transport::Connection> WithRoomForHello(
+    std::unique_ptr<transport::Connection> connection) {
+  connection->LimitBody(contract::kHelloBytes);
+  return connection;
+}
+
+}  // namespace
+
 ConnectionWorker::ConnectionWorker(std::unique_ptr<transport::Connection> connection,
                                    const Options& options, const Clock* clock, const Health* health,
                                    Statistics* statistics, Post post)
-    : connection_(std::move(connection)),
+    : connection_(WithRoomForHello(std::move(connection))),
       options_(options),
       clock_(clock),
       health_(health),
@@ -52,7 +63,6 @@ void ConnectionWorker::RequestStop() {
 
 void ConnectionWorker::Run() {
   begin_ns_ = last_activity_ns_ = clock_->NowNs();
-  connection_->LimitBody(contract::kHelloBytes);
   bool is_up = true;
   std::string reason = "server stops";
   while (is_up && !is_stopping_.load()) {

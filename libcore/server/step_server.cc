@@ -148,6 +148,11 @@ ServeEnd StepServer::Run() {
 
 void StepServer::Tick() {
   loop_ns_.store(clock_->NowNs());
+  {
+    // Descriptors of those who left are not kept until somebody comes.
+    const std::lock_guard lock(workers_mutex_);
+    ReapLocked();
+  }
   if (options_.tick) options_.tick();
   if (options_.canary_ms <= 0 || service_.health().is_draining()) return;
   if (service_.health().IsOlderThan(options_.canary_ms)) (void)service_.RunCanary();

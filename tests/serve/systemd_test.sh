@@ -13,7 +13,8 @@ export DSPARK_PORT=$port
 readonly port golden=$source_dir/tests/golden/v41-tiny python=/usr/bin/python3
 
 if [[ -z ${DSPARK_IN_NAMESPACE-} ]]; then
-  [[ $(id -u) == 0 && -x /lib/systemd/systemd ]] || { echo "skipped: needs root and systemd"; exit 77; }
+  [[ $(id -u) == 0 && -x /lib/systemd/systemd ]] ||
+    { echo "skipped: needs root and systemd"; exit 77; }
   unshare --mount --pid --fork true 2>/dev/null || { echo "skipped: no namespaces"; exit 77; }
   # The pid namespace takes the manager and all its children along, however this script ends.
   DSPARK_IN_NAMESPACE=1 exec unshare --mount --pid --fork --mount-proc --kill-child "$0" "$@"
@@ -49,10 +50,12 @@ export DBUS_SESSION_BUS_ADDRESS=unix:path=$scratch/runtime/none
 
 # The shipped unit without what a user's manager may not do, and with a short watchdog.
 make_unit() { # NAME COMMAND
-  sed -e "s|^ExecStart=.*|ExecStart=$2|" -e '/^User=/d;/^Group=/d;/^\(Runtime\|State\)Directory=/d' \
+  sed -e "s|^ExecStart=.*|ExecStart=$2|" \
+    -e '/^User=/d;/^Group=/d;/^\(Runtime\|State\)Directory=/d' \
     -e '/^Protect/d;/^Private/d;/^Restrict[A-Z][a-zA-Z]*=/{/^RestartPrevent/!d}' \
     -e '/^CapabilityBoundingSet/d;/^LockPersonality/d;/^SystemCallArch/d;/^NoNewPriv/d' \
-    -e '/^OOMScore/d;/^LimitMEMLOCK/d;s/^WatchdogSec=.*/WatchdogSec=2/;s/^RestartSec=.*/RestartSec=0.2/' \
+    -e '/^OOMScore/d;/^LimitMEMLOCK/d' \
+    -e 's/^WatchdogSec=.*/WatchdogSec=2/;s/^RestartSec=.*/RestartSec=0.2/' \
     "$source_dir/scripts/systemd/dspark-serve.service" >"$scratch/units/$1.service"
 }
 serve="$bin/dspark-serve --model $golden --backend cpu --listen 127.0.0.1:$port"
@@ -72,7 +75,8 @@ wait_for() { # SECONDS COMMAND...
 answers() { systemctl --user list-units --no-pager >/dev/null 2>&1; }
 wait_for 20 answers || fail "no manager"
 
-"$source_dir/scripts/start_tp2.sh" --user --unit worker.service --admin 127.0.0.1:$((port + 1)) --wait 30 ||
+"$source_dir/scripts/start_tp2.sh" --user --unit worker.service --wait 30 \
+  --admin 127.0.0.1:$((port + 1)) ||
   fail "the worker did not become ready"
 "$source_dir/scripts/status_tp2.sh" --user --unit worker.service --admin 127.0.0.1:$((port + 1)) \
   >"$scratch/status.log" || fail "status"
@@ -88,7 +92,8 @@ random = np.random.default_rng(7)
 with Client('127.0.0.1:' + os.environ['DSPARK_PORT']) as worker:
     slot = worker.open(5)
     for round in range(8):
-        block, = worker.step([slot.part(to_bf16(random.uniform(-1, 1, (4, worker.row_values))), round)])
+        rows = to_bf16(random.uniform(-1, 1, (4, worker.row_values)))
+        block, = worker.step([slot.part(rows, round)])
         print(block.bits.hex())
 PYTHON
 }
@@ -96,8 +101,10 @@ draft "$scratch/before"
 first=$(property worker MainPID)
 began=$(date +%s%N)
 kill -KILL "$first"
-is_back() { [[ $(property worker MainPID) != "$first" && $(property worker SubState) == running ]]; }
-wait_for 20 is_back || fail "not back after kill -9"
+runs_anew() { # OLD_PID
+  [[ $(property worker MainPID) != "$1" && $(property worker SubState) == running ]]
+}
+wait_for 20 runs_anew "$first" || fail "not back after kill -9"
 echo "kill -9 to READY: $((($(date +%s%N) - began) / 1000000)) ms (RestartSec 200 ms)"
 draft "$scratch/after"
 cmp "$scratch/before" "$scratch/after" || fail "other drafts after the restart"
@@ -105,9 +112,8 @@ cmp "$scratch/before" "$scratch/after" || fail "other drafts after the restart"
 
 second=$(property worker MainPID)
 kill -STOP "$second"  # the STEP loop no longer moves
-is_replaced() { [[ $(property worker MainPID) != "$second" && $(property worker SubState) == running ]]; }
 began=$(date +%s%N)
-wait_for 30 is_replaced || fail "the watchdog did not fire"
+wait_for 30 runs_anew "$second" || fail "the watchdog did not fire"
 echo "stopped loop to READY: $((($(date +%s%N) - began) / 1000000)) ms (WatchdogSec 2 s)"
 [[ $(property worker NRestarts) == 2 ]] || fail "NRestarts is $(property worker NRestarts), not 2"
 
@@ -138,7 +144,9 @@ for _ in range(3):
     except Refused as refused:
         assert refused.code == 'INTERNAL', refused
 PYTHON
-is_restarted() { [[ $(property strikes NRestarts) -ge 1 && $(property strikes MainPID) != "$struck" ]]; }
+is_restarted() {
+  [[ $(property strikes NRestarts) -ge 1 && $(property strikes MainPID) != "$struck" ]]
+}
 wait_for 10 is_restarted || fail "three strikes were not restarted"
 
 "$source_dir/scripts/stop_tp2.sh" --user --unit worker.service || fail "stop"

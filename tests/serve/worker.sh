@@ -1,5 +1,5 @@
-# shellcheck shell=bash disable=SC2034,SC2154
 # Sourced by tests of whole tools: one CPU worker on the golden checkpoint, and what it left behind.
+# shellcheck shell=bash disable=SC2034,SC2154
 # The caller sets `bin`.
 scratch=$(mktemp -d)
 worker=
