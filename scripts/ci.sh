@@ -65,7 +65,7 @@ run_folders() {
 stage_asan() { run_folders asan base model checkpoint capture contract exl3; }
 
 # Only what starts threads or serves clients; the rest has nothing to race.
-stage_tsan() { run_folders tsan base transport contract server; }
+stage_tsan() { run_folders tsan base transport contract server collectives; }
 
 stage_fuzz() {
   local seconds=${FUZZ_SECONDS:-15} targets target work

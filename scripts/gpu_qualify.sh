@@ -2,105 +2,231 @@
 # gpu_qualify.sh: is this card one set of bits with the CPU, and how fast is it? Runs inside an
 # unpacked bundle (scripts/bundle.sh); needs no toolchain. Changes no setting of the card.
 #
-# usage: ./gpu_qualify.sh [--out DIR] [--quick]
-#   --out DIR   folder for logs and results; default ./qualify
-#   --quick     no full-size checkpoint (5.8 GB in --out's file system), no timing
+# usage: ./gpu_qualify.sh [--out DIR] [--only PART[,PART...]] [--full-size DIR]
+#   --out DIR        new folder for results; default ./qualify
+#   --only PARTS     tests, bits, sanitizers, full-bits, benches; default all of them
+#   --full-size DIR  full-size checkpoint for the last two; made (5.8 GB in --out's file system)
+#                    and removed without it
 #
-# A skipped GPU test is a failure here. compute-sanitizer is used when it is on PATH.
+# Writes JSON only, to be committed as it is: qualify.json (every check), machine.json,
+# gpu_tests.json, bits.json and one file per bench; the whole output of each check is in logs/.
+# A skipped GPU test is a failure here. compute-sanitizer is used when it is on PATH, the tests of
+# a pair when there are two cards and the bundle has them.
 # Exit codes: 0 qualified, 1 a check failed, 2 usage, 3 no usable card.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=$PWD/qualify
-quick=no
+parts=tests,bits,sanitizers,full-bits,benches
+full_size=
+
+usage_error() {
+  echo "gpu_qualify.sh: error: $1" >&2
+  exit 2
+}
 while (($# > 0)); do
   case $1 in
-    --out)
-      if (($# < 2)); then
-        echo "gpu_qualify.sh: error: --out needs a value" >&2
-        exit 2
-      fi
-      out=$2
+    --out | --only | --full-size)
+      if (($# < 2)); then usage_error "$1 needs a value"; fi
+      case $1 in
+        --out) out=$2 ;;
+        --only) parts=$2 ;;
+        --full-size) full_size=$(cd "$2" && pwd) || usage_error "no folder '$2'" ;;
+      esac
       shift
       ;;
-    --quick) quick=yes ;;
     -h | --help)
       sed -n '2,/^[^#]/ s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
-    *)
-      echo "gpu_qualify.sh: error: unknown argument '$1'; see --help" >&2
-      exit 2
-      ;;
+    *) usage_error "unknown argument '$1'; see --help" ;;
   esac
   shift
 done
-mkdir -p "$out"
+for part in ${parts//,/ }; do
+  case $part in
+    tests | bits | sanitizers | full-bits | benches) ;;
+    *) usage_error "unknown part '$part'; see --help" ;;
+  esac
+done
+if [[ -e $out/qualify.json ]]; then usage_error "$out holds an earlier qualification"; fi
+mkdir -p "$out/logs"
 out=$(cd "$out" && pwd)
 export LD_LIBRARY_PATH=$here${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 cd "$here"
 failures=0
+checks=()     # JSON objects
+bits=()       # JSON objects
+suites=()     # JSON objects
+started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 
-# check NAME COMMAND...: its output goes to NAME.log; one line says how it ended.
+wants() { [[ ,$parts, == *,$1,* ]]; }
+# json_list FILE SCHEMA KEY OBJECT...
+json_list() {
+  local file=$1 schema=$2 key=$3 separator=
+  shift 3
+  {
+    printf '{"schema": "%s", "%s": [' "$schema" "$key"
+    for object in "$@"; do
+      printf '%s\n  %s' "$separator" "$object"
+      separator=,
+    done
+    printf '\n]}\n'
+  } >"$file"
+}
+note() {
+  printf '%-4s  %-22s %4d s\n' "$2" "$1" "$3"
+  checks+=("{\"check\": \"$1\", \"verdict\": \"${2,,}\", \"seconds\": $3}")
+}
+
+# check NAME COMMAND...: its output goes to logs/NAME.log; one line says how it ended.
 check() {
   local name=$1 start=$SECONDS verdict=PASS
   shift
-  "$@" >"$out/$name.log" 2>&1 || verdict=FAIL
-  printf '%-4s  %-22s %4d s\n' "$verdict" "$name" $((SECONDS - start))
+  "$@" >"$out/logs/$name.log" 2>&1 || verdict=FAIL
+  note "$name" "$verdict" $((SECONDS - start))
   if [[ $verdict == FAIL ]]; then
-    tail -n 15 "$out/$name.log"
+    tail -n 15 "$out/logs/$name.log"
     failures=$((failures + 1))
   fi
 }
-
+# Counts of a GoogleTest log into gpu_tests.json's list.
+count_tests() {
+  local log=$out/logs/$1.log ran passed skipped failed
+  ran=$(sed -n 's/^\[==========\] \([0-9]*\) tests\{0,1\} from .* ran.*/\1/p' "$log")
+  passed=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' "$log")
+  skipped=$(sed -n 's/^\[  SKIPPED \] \([0-9]*\) test.*/\1/p' "$log")
+  failed=$(sed -n 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' "$log")
+  suites+=("{\"suite\": \"$1\", \"ran\": ${ran:-0}, \"passed\": ${passed:-0}, \"skipped\":\
+ ${skipped:-0}, \"failed\": ${failed:-0}}")
+}
 without_skips() {
   local text
   text=$("$@" 2>&1) || { printf '%s\n' "$text"; return 1; }
   printf '%s\n' "$text"
   [[ $text != *SKIPPED* ]]
 }
+# gpu_suite NAME: all tests of a binary, none skipped.
+gpu_suite() {
+  check "$1" without_skips "./$1"
+  count_tests "$1"
+}
 digest_of() { ./tp2-parity self "$@" | tee /dev/stderr | awk 'NF == 3 {print $2; exit}'; }
-# same_bits MODEL ROUNDS: the CPU's digest, and both CUDA modes with it.
+# same_bits WHAT MODEL ARGUMENT...: the CPU's digest of a run, then CUDA's in both modes, with
+# graphs and eager.
 same_bits() {
-  local digest
-  digest=$(digest_of --backend cpu --model "$1" --rounds "$2")
-  ./tp2-parity self --backend cuda --model "$1" --rounds "$2" --modes one-card,emulated \
-    --digest "$digest"
+  local what=$1 model=$2 digest equal=true graphs
+  shift 2
+  digest=$(digest_of --backend cpu --model "$model" "$@")
+  for graphs in "" --eager; do
+    # shellcheck disable=SC2086  # no argument when empty
+    ./tp2-parity self --backend cuda --model "$model" "$@" --modes one-card,emulated \
+      --digest "$digest" $graphs || equal=false
+  done
+  printf '{"run": "%s", "arguments": "%s", "cpu_digest": "%s", ' "$what" "$*" "$digest" \
+    >"$out/logs/$what.json"
+  printf '"cuda_modes": ["one-card", "emulated"], "graphs_and_eager": true, "is_equal": %s}' \
+    "$equal" >>"$out/logs/$what.json"
+  [[ $equal == true && -n $digest ]]
+}
+check_bits() {
+  check "bits_$1" same_bits "$@"
+  if [[ -s $out/logs/$1.json ]]; then bits+=("$(cat "$out/logs/$1.json")"); fi
 }
 sanitize() {
-  compute-sanitizer --tool "$1" --error-exitcode 1 ./gpu_test --gtest_brief=1 \
+  TP2_RED_ZONES=off compute-sanitizer --tool "$1" --error-exitcode 1 ./gpu_test --gtest_brief=1 \
     --gtest_filter='Shapes/*tiny_2:Shapes/*tiny_v4_1:Widths/*/2'
 }
+# bench NAME ARGUMENT...: a result of tp2-bench; noise and throttling are failures.
+bench() {
+  local name=$1
+  shift
+  check "$name" ./tp2-bench "$@" --backend cuda --model "$full_size" --json "$out/$name.json"
+  sed 's/^/      /' "$out/logs/$name.log"
+}
+# write_machine: cards and processor as the driver and the kernel name them.
+write_machine() {
+  local fields=name,uuid,driver_version,pci.bus_id,memory.total,power.limit,power.draw
+  fields+=,clocks.sm,clocks.mem,clocks.max.sm,temperature.gpu,clocks_throttle_reasons.active
+  local cards=() line key value object separator
+  while IFS= read -r line; do
+    object="{"
+    separator=
+    for key in ${fields//,/ }; do
+      value=${line%%, *}
+      line=${line#*, }
+      object+="$separator\"${key//./_}\": \"$value\""
+      separator=", "
+    done
+    cards+=("$object}")
+  done < <(nvidia-smi --format=csv,noheader --query-gpu="$fields")
+  card_count=${#cards[@]}
+  cards+=("{\"cpu\": \"$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)\",\
+ \"threads\": $(nproc), \"kernel\": \"$(uname -r)\"}")
+  json_list "$out/machine.json" tp2-machine/1 machine "${cards[@]}"
+}
 
-{
-  nvidia-smi || exit 3
-  fields=name,uuid,driver_version,clocks.sm,clocks.mem,power.draw,temperature.gpu
-  nvidia-smi --format=csv --query-gpu=$fields,clocks_throttle_reasons.active
-  lscpu | grep -E 'Model name|^CPU\(s\)'
-} >"$out/machine.log" 2>&1 || {
-  echo "gpu_qualify.sh: error: no usable GPU: nvidia-smi failed ($out/machine.log)" >&2
+nvidia-smi >"$out/logs/nvidia-smi.log" 2>&1 || {
+  echo "gpu_qualify.sh: error: no usable GPU: nvidia-smi failed ($out/logs/nvidia-smi.log)" >&2
   exit 3
 }
-check cpu_math ./math_test --gtest_brief=1
-check cpu_exl3 ./exl3_test --gtest_brief=1
-check gpu_tests without_skips ./gpu_test
-check bits_v41_tiny same_bits golden/v41-tiny 41
-rm -rf "$out/medium"
-./dspark-pack synth --shape medium --out "$out/medium" >"$out/synth.log"
-check bits_medium same_bits "$out/medium" 41
-if command -v compute-sanitizer >/dev/null; then
-  for tool in memcheck racecheck synccheck initcheck; do check "$tool" sanitize "$tool"; done
-else
-  echo "----  compute-sanitizer is not on PATH: not run"
+card_count=0
+write_machine
+if wants tests; then
+  check cpu_math ./math_test --gtest_brief=1
+  check cpu_exl3 ./exl3_test --gtest_brief=1
+  gpu_suite gpu_test
+  gpu_suite collectives_gpu_test
+  check lifecycle_one_card ./p2p-lifecycle --full --single-card \
+    --json "$out/lifecycle_one_card.json"
+  if ((card_count < 2)); then
+    echo "----  one card: no tests of a pair"
+  else
+    gpu_suite pair_test
+    check probes ./p2p-lifecycle probe --json "$out/probes.json"
+    check lifecycle ./p2p-lifecycle --full --cycles 5 --json "$out/lifecycle.json"
+    check lifecycle_swapped ./p2p-lifecycle --quick --case lifecycle --swapped --cycles 5 \
+      --json "$out/lifecycle_swapped.json"
+    check collectives ./tp2-bench collectives --json "$out/collectives.json"
+  fi
 fi
-if [[ $quick == no ]]; then
-  rm -rf "$out/v41-flash"
-  ./dspark-pack synth --shape v41-flash --out "$out/v41-flash" >>"$out/synth.log"
-  check bits_v41_flash same_bits "$out/v41-flash" 20
-  check bench_one_card ./tp2-bench one-card --backend cuda --model "$out/v41-flash"
-  check bench_emulated ./tp2-bench emulated --backend cuda --model "$out/v41-flash"
-  rm -rf "$out/v41-flash"
+if wants bits; then
+  ./dspark-pack synth --shape medium --out "$out/medium" >"$out/logs/synth.log"
+  for model in golden/v41-tiny "$out/medium"; do
+    check_bits "$(basename "$model")" "$model" --rounds 41
+    check_bits "$(basename "$model")_grid" "$model" --grid
+  done
+  rm -rf "$out/medium"
 fi
-rm -rf "$out/medium"
-echo "gpu_qualify.sh: $failures failed; logs in $out"
+if wants sanitizers; then
+  if command -v compute-sanitizer >/dev/null; then
+    for tool in memcheck racecheck synccheck initcheck; do check "$tool" sanitize "$tool"; done
+  else
+    echo "----  compute-sanitizer is not on PATH: not run"
+  fi
+fi
+made=no
+if [[ -z $full_size ]] && { wants full-bits || wants benches; }; then
+  full_size=$out/v41-flash
+  made=yes
+  ./dspark-pack synth --shape v41-flash --out "$full_size" >>"$out/logs/synth.log"
+fi
+if wants full-bits; then check_bits v41-flash "$full_size" --rounds 20; fi
+if wants benches; then
+  bench bench_one_card one-card --groups
+  bench bench_one_card_cold one-card --cold-l2
+  bench bench_solo solo
+  bench bench_emulated emulated
+  bench bench_insert insert
+fi
+if [[ $made == yes ]]; then rm -rf "$full_size"; fi
+
+if ((${#suites[@]} > 0)); then
+  json_list "$out/gpu_tests.json" tp2-tests/1 suites "${suites[@]}"
+fi
+if ((${#bits[@]} > 0)); then json_list "$out/bits.json" tp2-bits/1 runs "${bits[@]}"; fi
+checks+=("{\"parts\": \"$parts\", \"started_utc\": \"$started\", \"failed\": $failures,\
+ \"tool\": \"$(./tp2-bench --version)\"}")
+json_list "$out/qualify.json" tp2-qualify/1 checks "${checks[@]}"
+echo "gpu_qualify.sh: $failures failed; results in $out"
 ((failures == 0))

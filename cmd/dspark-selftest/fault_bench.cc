@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "libcore/base/error.h"
+#include "libcore/base/percentile.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/client/synthetic_rows.h"
 
@@ -17,12 +19,6 @@ absl::Status Demand(bool holds, const std::string& what, const std::string& expe
                     const std::string& got) {
   if (holds) return absl::OkStatus();
   return MakeError(absl::StatusCode::kAborted, {.what = what, .expected = expected, .got = got});
-}
-
-double NearestRankMs(std::vector<int64_t> times_ns, int percent) {
-  std::sort(times_ns.begin(), times_ns.end());
-  const size_t rank = (times_ns.size() * static_cast<size_t>(percent) + 99) / 100;
-  return static_cast<double>(times_ns[std::max<size_t>(rank, 1) - 1]) / 1e6;
 }
 
 absl::Status SendRaw(client::Client* client, std::span<const std::byte> bytes) {
@@ -82,7 +78,7 @@ absl::StatusOr<double> FaultBench::PayerP50(int steps) {
     if (!reply.ok()) return WithContext(reply.status(), "the paying client");
     times_ns.push_back(twin_->last_worker_ns());
   }
-  return NearestRankMs(times_ns, 50);
+  return static_cast<double>(NearestRank(std::move(times_ns), 50)) / 1e6;
 }
 
 absl::StatusOr<contract::HealthReply> FaultBench::Health() {

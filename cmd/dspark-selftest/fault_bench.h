@@ -71,8 +71,6 @@ std::vector<std::byte> NextFrame(client::Client* client, contract::Type type,
 absl::Status Demand(bool holds, const std::string& what, const std::string& expected,
                     const std::string& got);
 
-double NearestRankMs(std::vector<int64_t> times_ns, int percent);
-
 // Broken connections and frames; broken requests.
 std::vector<Fault> WireFaults(FaultBench* bench, uint64_t seed);
 std::vector<Fault> RequestFaults(FaultBench* bench);

@@ -1,10 +1,10 @@
 #include "cmd/dspark-selftest/latency.h"
 
-#include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
 #include "libcore/base/clock.h"
+#include "libcore/base/percentile.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/report/table.h"
 
@@ -13,10 +13,8 @@ namespace {
 
 constexpr int kRows = 6;
 
-double NearestRank(std::vector<int64_t> times_ns, int percent) {
-  std::sort(times_ns.begin(), times_ns.end());
-  const size_t rank = (times_ns.size() * static_cast<size_t>(percent) + 99) / 100;
-  return static_cast<double>(times_ns[std::max<size_t>(rank, 1) - 1]) / 1e6;
+double PercentileMs(const std::vector<int64_t>& times_ns, int percent) {
+  return static_cast<double>(NearestRank(times_ns, percent)) / 1e6;
 }
 
 absl::Status MeasureCell(Twin* twin, int requests, int rounds, std::vector<LatencyLine>* lines) {
@@ -54,8 +52,8 @@ absl::Status MeasureCell(Twin* twin, int requests, int rounds, std::vector<Laten
                       .rows = kRows,
                       .n_out = kBlockRows,
                       .rounds = static_cast<int>(times_ns.size()),
-                      .p50_ms = NearestRank(times_ns, 50),
-                      .p99_ms = NearestRank(times_ns, 99)});
+                      .p50_ms = PercentileMs(times_ns, 50),
+                      .p99_ms = PercentileMs(times_ns, 99)});
   };
   line("in-process", local_ns);
   line("tcp", worker_ns);

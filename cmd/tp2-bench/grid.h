@@ -1,11 +1,12 @@
-// tp2-bench one-card and emulated: the grid of requests and n_out.
+// tp2-bench one-card, solo and emulated: the grid of requests and n_out.
 #pragma once
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "cmd/tp2-bench/flags.h"
 
 namespace tp2::bench {
 
-absl::Status PrintGrid(const Flags& flags);
+// The exit code.
+absl::StatusOr<int> RunGrid(const Flags& flags);
 
 }  // namespace tp2::bench

@@ -1,13 +1,15 @@
 #include "cmd/tp2-bench/memory.h"
 
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "libcore/base/build_info.h"
 #include "libcore/base/file.h"
 #include "libcore/base/json.h"
 #include "libcore/base/status_macros.h"
+#include "libcore/bench/conditions.h"
+#include "libcore/bench/result.h"
 #include "libcore/checkpoint/shard_set.h"
 #include "libcore/model/drafter_config.h"
 #include "libcore/report/output.h"
@@ -39,22 +41,22 @@ std::string TableText(const Flags& flags, const DrafterConfig& config, const Mem
 }
 
 std::string JsonText(const Flags& flags, const DrafterConfig& config, const MemoryReport& report) {
-  const BuildInfo info = GetBuildInfo();
   Json items = Json::array();
   for (const MemoryLine& line : report.lines) {
     items.push_back({{"item", line.name},
                      {"rank_bytes", line.rank_bytes},
                      {"one_card_bytes", line.one_card_bytes}});
   }
-  const Json document = {{"schema", "tp2-memory/1"},
-                         {"tool", {{"version", info.version}, {"git", info.git_id}}},
-                         {"model", {{"arch", ArchName(config.arch)}, {"dir", flags.model_dir}}},
-                         {"widths", flags.is_config_only ? "mission" : "checkpoint"},
-                         {"max_positions", flags.max_positions},
-                         {"cached_rows", flags.cached_rows},
-                         {"items", items},
-                         {"rank_total_bytes", report.rank_total_bytes},
-                         {"one_card_total_bytes", report.one_card_total_bytes}};
+  Json document = NewResult(flags.command_name, flags.argv);
+  document["complete"] = true;
+  document["model"] = {{"arch", ArchName(config.arch)}};
+  document["conditions"] = Conditions(std::nullopt, "").Finish();
+  document["memory"] = {{"widths", flags.is_config_only ? "mission" : "checkpoint"},
+                        {"max_positions", flags.max_positions},
+                        {"cached_rows", flags.cached_rows},
+                        {"items", items},
+                        {"rank_total_bytes", report.rank_total_bytes},
+                        {"one_card_total_bytes", report.one_card_total_bytes}};
   return document.dump(1) + "\n";
 }
 
@@ -78,8 +80,7 @@ absl::Status PrintMemory(const Flags& flags) {
   if (flags.json_path.empty()) return PrintResult(TableText(flags, config, report));
   const std::string text = JsonText(flags, config, report);
   if (flags.json_path == "-") return PrintResult(text);
-  return WriteFileAtomically(flags.json_path, text,
-                             flags.may_replace ? IfExists::kReplace : IfExists::kRefuse);
+  return WriteFileAtomically(flags.json_path, text, IfExists::kRefuse);
 }
 
 }  // namespace tp2::bench

@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<StepEngine>> OpenEngine(const Flags& flags, const
   return MakeEngine({.model_dir = flags.model_dir,
                      .backend = flags.backend,
                      .mode = mode,
-                     .max_positions = kMaxPositionsLimit,
+                     .max_positions = kMaxModelLength,
                      .thread_count = flags.threads});
 }
 

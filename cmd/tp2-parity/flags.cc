@@ -19,6 +19,9 @@ void AddSelf(CLI::App& app, Flags& flags) {
   self->add_option("--seed", flags.seed, "of slots, rows, anchors")
       ->option_text("N [1]")
       ->group("Input");
+  self->add_flag("--grid", flags.runs_grid,
+                 "not random: every insert size class, requests, n_out, with margins and without")
+      ->group("Input");
   self->add_option("--digest", flags.expected_digest, "fail unless every digest is this one")
       ->option_text("HEX")
       ->group("Input");
@@ -34,12 +37,15 @@ void AddSelf(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(0, 1024))
       ->option_text("N [0]")
       ->group("Hardware");
+  self->add_flag("--eager", flags.is_eager, "CUDA: run op by op instead of replaying graphs")
+      ->group("Hardware");
   self->footer(absl::StrCat(
       "Prints MODE DIGEST ROUNDS per mode, then 'equal' or 'differ' (exit 1).\n"
       "Examples:\n"
       "  tp2-parity self --model tiny\n"
       "  tp2-parity self --model tiny --modes one-card,emulated,host-pair --rounds 64\n"
-      "  tp2-parity self --model tiny --digest 0123456789abcdef\n",
+      "  tp2-parity self --model tiny --digest 0123456789abcdef\n"
+      "  tp2-parity self --model tiny --backend cuda --grid --eager\n",
       cmd::kExitCodesHelp));
   self->callback([&flags] { flags.command = Command::kSelf; });
 }

@@ -17,6 +17,8 @@ struct Flags {
   std::string backend = "auto";
   int rounds = 41;
   uint64_t seed = 1;
+  bool runs_grid = false;  // every graph key instead of random rounds
+  bool is_eager = false;   // CUDA without graphs
   int threads = 0;
   int tp = 2;
   std::string expected_digest;  // empty: modes are only compared with each other

@@ -5,26 +5,17 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
-#include <vector>
 
-#include "absl/status/status.h"
+#include "libcore/collectives/host_state.h"
 #include "libcore/collectives/host_sys.h"
 #include "libcore/collectives/protocol.h"
+#include "libcore/collectives/state_layout.h"
 #include "libcore/math/argmax.h"
 
 namespace tp2::coll {
 
-// "local timeout, invalid id" for the bits of an error word.
-std::string ErrorText(uint32_t error_bits);
-
-// The first token a rank owns and the one after its last.
-struct TokenRange {
-  int32_t begin = 0;
-  int32_t end = 0;
-};
-
 struct HostPairOptions {
+  ProtocolKind protocol = ProtocolKind::kLine;
   int64_t max_values = 0;  // floats of the largest all-reduce
   std::array<TokenRange, 2> tokens;
   uint64_t timeout_ns = uint64_t{2} * 1000 * 1000 * 1000;
@@ -53,15 +44,15 @@ class HostPair {
 
   uint32_t error(int rank) const;
 
-  // Clears errors, cancellation and inboxes and starts the next generation. Both ranks must be
-  // idle. After 15 resets tags could repeat: kFailedPrecondition.
-  absl::Status Reset();
+  // Clears errors, cancellation, epochs and inboxes and starts the next generation. Both ranks must
+  // be idle: what was stored before has then arrived, and nothing of 16 generations ago is left for
+  // a repeated tag to match.
+  void Reset();
 
  private:
   HostPairOptions options_;
+  HostStates states_;
   HostSys sys_;
-  std::array<Header, 2> headers_;
-  std::array<std::vector<Line>, 2> inboxes_;
   std::array<RankView, 2> views_;
 };
 

@@ -28,6 +28,11 @@ void HostStream::Drain() {
   changed_.wait(lock, [this] { return queue_.empty() && !is_running_; });
 }
 
+bool HostStream::DrainFor(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, timeout, [this] { return queue_.empty() && !is_running_; });
+}
+
 void HostStream::Loop() {
   std::unique_lock lock(mutex_);
   while (true) {

@@ -2,6 +2,7 @@
 // bounded, so that a controller cannot run ahead without limit.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -23,6 +24,8 @@ class HostStream {
   void Enqueue(std::function<void()> work);
   // Returns when everything queued before has run.
   void Drain();
+  // Whether it had within `timeout`.
+  bool DrainFor(std::chrono::milliseconds timeout);
 
  private:
   void Loop();

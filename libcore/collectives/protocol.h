@@ -1,19 +1,12 @@
-// The collective protocol of one rank: tagged 16-byte lines pushed into the peer's inbox, epochs
-// with a parity double buffer, bounded waits, error bits, one closing exchange per STEP. Host and
-// device run this file; memory, time and waiting come from the policy Sys.
+// What the collective protocols share: error bits, epochs and tags, the state of a rank, the start
+// of an operation, bounded waits. Host and device run this file; memory, time and the place of the
+// calling thread come from the policy Sys (ProtocolSys below says what it provides).
 //
-// Why no acknowledgment is needed: a rank stores parity p of epoch e + 2 only after its own epoch
-// e + 1 has ended, which needed the peer's lines of e + 1, which the peer sent after it had read
-// everything of e. Conditions: both ranks run the same sequence of operations, one after the other
-// on one stream; epoch and parity belong to the operation, not to a part of it.
-//
-// Sys provides (all memory that two ranks touch goes through it):
-//   void StoreLine(Line* to, const Line& line);   // payload becomes visible no later than the tag
-//   Line LoadLine(const Line* from);              // payload at least as new as the tag it returns
-//   uint32_t LoadAcquire(const uint32_t* word);   void StoreRelease(uint32_t* word, uint32_t
-//   value); void OrRelease(uint32_t* word, uint32_t bits); uint64_t NowNs(); // only differences of
-//   one rank's own clock count void Relax();                                 // one turn of a
-//   waiting loop
+// An operation is run by every thread of a rank: `block_count` blocks of `thread_count` threads on
+// a card, one of one on the host. Conditions that no code here can check:
+// * all ranks run the same sequence of operations with the same number of blocks and threads;
+// * one operation of a rank ends, with its memory visible, before the next begins: one stream, no
+//   programmatic launch. Epoch and parity therefore belong to the operation, not to a block of it.
 #pragma once
 
 #include <cstdint>
@@ -25,117 +18,184 @@ namespace tp2::coll {
 // Why an operation failed; the bits of a rank's error word.
 inline constexpr uint32_t kLocalTimeout = 1;
 inline constexpr uint32_t kPeerTimeout = 2;  // mirrored by the peer that waited too long
-inline constexpr uint32_t kInvalidId = 4;    // a received token lies outside the peer's part
+inline constexpr uint32_t kInvalidId = 4;    // a received candidate lies outside its rank's part
 inline constexpr uint32_t kCancelled = 8;
 inline constexpr uint32_t kEpochExhausted = 16;
 
-inline constexpr int kLineValues = 3;
+inline constexpr int kMaxRanks = 4;
+inline constexpr int kMaxBlocks = 160;  // of one operation
 
-// A tag is 4 bits of generation above 28 bits of epoch. Epoch 0 is never used, so that a tag is
-// never 0 and cleared memory never matches; a drained reset starts the next generation, so that
-// lines from before it never match either.
+// A tag is 4 bits of generation above 28 bits of epoch. Epoch 0 is never published, so that a tag
+// is never 0 and cleared memory never matches; a drained reset clears the state and starts the next
+// generation, so that what was stored before it never matches either.
 inline constexpr uint32_t kEpochBits = 28;
 inline constexpr uint32_t kMaxEpoch = (1u << kEpochBits) - 1;
-inline constexpr uint32_t kMaxGeneration = 15;
+inline constexpr uint32_t kGenerations = 16;
 
 TP2_HD inline uint32_t MakeTag(uint32_t generation, uint32_t epoch) {
   return generation << kEpochBits | epoch;
 }
 
-struct alignas(16) Line {
-  uint32_t payload[kLineValues] = {};
+// After the last generation comes the first again: by then 15 resets have cleared and drained what
+// a repeated tag could match.
+TP2_HD inline uint32_t NextGeneration(uint32_t generation) {
+  return (generation + 1) % kGenerations;
+}
+
+// One access on the device: the words a waiting thread looks at.
+struct alignas(16) Status {
+  uint32_t error = 0;       // set by any rank
+  uint32_t cancel = 0;      // set by the host
+  uint32_t epoch = 0;       // of the latest operation; 0 before the first; set by the owner
+  uint32_t generation = 0;  // set by a reset
+};
+
+// The first bytes of a rank's state.
+struct alignas(128) Header {
+  Status status;
+  alignas(128) uint32_t arrivals = 0;  // blocks of the current operation that know their epoch
+};
+
+// A state is kControlBytes of header and flags, then the inbox: [2 parities][rank_count - 1
+// sources][item_capacity] items of the protocol. Each source has its own part, so that every item
+// has one writer.
+inline constexpr int64_t kControlBytes = 4096;
+
+// The tokens a rank owns: the first and the one after the last.
+struct TokenRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+};
+
+// One rank's view of all. A plain value: it is a kernel's argument.
+struct RankView {
+  uint8_t* states[kMaxRanks] = {};  // by rank
+  TokenRange tokens[kMaxRanks];     // by rank
+  int32_t rank = 0;
+  int32_t rank_count = 2;
+  int64_t item_capacity = 0;  // of one source and parity, in items of the protocol
+  uint64_t timeout_ns = 0;    // of each wait
+  uint32_t max_epoch = kMaxEpoch;
+};
+
+// The current operation, as each of its threads knows it.
+struct Operation {
+  uint32_t epoch = 0;
   uint32_t tag = 0;
 };
 
-// What the peer and the host may write; the owner polls it while it waits.
-struct Header {
-  uint32_t error = 0;
-  uint32_t cancel = 0;
+// What a policy provides. All memory that two ranks or two blocks touch goes through it.
+template <class S>
+concept ProtocolSys = requires(S& sys, Header* header, uint32_t* word, const uint32_t* words) {
+  // The calling thread's place among those of its rank.
+  sys.block();
+  sys.block_count();
+  sys.thread();
+  sys.thread_count();
+  // Barrier of the block's threads, which orders their memory; whether all of them passed true.
+  sys.BlockAll(true);
+  // Status at one moment; error is acquired.
+  sys.LoadStatus(header);
+  sys.LoadAcquire(words);
+  sys.StoreRelease(word, uint32_t{});
+  sys.OrRelease(word, uint32_t{});
+  // Adds 1 and returns the word's value before; what the block loaded earlier stays earlier.
+  sys.Arrive(word);
+  sys.NowNs();  // only differences of one rank's own clock count
+  sys.Relax();  // one turn of a waiting loop
+  sys.Fence();  // orders all of the rank's accesses before and after it, for all ranks
+  // Turns of a waiting loop for each look at header and clock.
+  S::kPollsPerCheck;
 };
 
-// One rank's view of the pair. Only the owner reads and writes epoch and generation.
-struct RankView {
-  Header* own = nullptr;
-  Header* peer = nullptr;
-  const Line* inbox = nullptr;  // [2, line_capacity], written by the peer
-  Line* peer_inbox = nullptr;
-  int64_t line_capacity = 0;
-  uint64_t timeout_ns = 0;
-  uint32_t max_epoch = kMaxEpoch;
-  uint32_t epoch = 0;  // of the latest operation; 0 before the first
-  uint32_t generation = 0;
-};
+TP2_HD inline Header* HeaderOf(const RankView& view, int rank) {
+  return reinterpret_cast<Header*>(view.states[rank]);
+}
+TP2_HD inline Header* OwnHeader(const RankView& view) { return HeaderOf(view, view.rank); }
 
-// SAFETY: the mirror is published before anything the failed rank stores later, and it stores no
-// payload after an error bit until the reset.
-template <class Sys>
-TP2_HD void Fail(Sys& sys, RankView& rank, uint32_t own_bits, uint32_t peer_bits) {
-  sys.OrRelease(&rank.own->error, own_bits);
-  if (peer_bits != 0) sys.OrRelease(&rank.peer->error, peer_bits);
+// The `distance`-th rank after the own one: each rank stores to its peers in another order.
+TP2_HD inline int PeerAt(const RankView& view, int distance) {
+  const int peer = view.rank + distance;  // below 2 * rank_count: no division on a card
+  return peer < view.rank_count ? peer : peer - view.rank_count;
 }
 
-// Starts the next operation. False: an error is latched; nothing may be stored or awaited.
-template <class Sys>
-TP2_HD bool BeginOperation(Sys& sys, RankView& rank) {
-  if (sys.LoadAcquire(&rank.own->error) != 0) return false;
-  if (sys.LoadAcquire(&rank.own->cancel) != 0) {
-    Fail(sys, rank, kCancelled, kCancelled);
-    return false;
+// Which part of `owner`'s inbox belongs to `source`.
+TP2_HD inline int SourceSlot(int owner, int source) { return source < owner ? source : source - 1; }
+
+// Index of an item within `owner`'s inbox.
+TP2_HD inline int64_t InboxIndex(const RankView& view, const Operation& operation, int owner,
+                                 int source, int64_t item) {
+  const int64_t part = (operation.epoch & 1) * (view.rank_count - 1) + SourceSlot(owner, source);
+  return part * view.item_capacity + item;
+}
+
+// Latches `own_bits` here and `peer_bits` at every peer.
+// SAFETY: the mirrors are published before anything the failed rank stores later, and no operation
+// that begins after an error bit stores anything to a peer until the reset.
+template <ProtocolSys Sys>
+TP2_HD void Fail(Sys& sys, const RankView& view, uint32_t own_bits, uint32_t peer_bits) {
+  sys.OrRelease(&OwnHeader(view)->status.error, own_bits);
+  for (int distance = 1; distance < view.rank_count; ++distance) {
+    sys.OrRelease(&HeaderOf(view, PeerAt(view, distance))->status.error, peer_bits);
   }
-  if (rank.epoch >= rank.max_epoch) {
-    Fail(sys, rank, kEpochExhausted, kEpochExhausted);
-    return false;
+}
+
+// Starts the rank's next operation; every thread of the block calls it. False, for the whole block:
+// an error is latched; nothing may be stored or awaited.
+template <ProtocolSys Sys>
+TP2_HD bool BeginOperation(Sys& sys, const RankView& view, Operation& operation) {
+  const Status status = sys.LoadStatus(OwnHeader(view));
+  bool may_start = status.error == 0;
+  if (may_start && status.cancel != 0) {
+    Fail(sys, view, kCancelled, kCancelled);
+    may_start = false;
+  } else if (may_start && status.epoch >= view.max_epoch) {
+    Fail(sys, view, kEpochExhausted, kEpochExhausted);
+    may_start = false;
   }
-  ++rank.epoch;
-  return true;
+  operation.epoch = status.epoch + 1;
+  operation.tag = MakeTag(status.generation, operation.epoch);
+  return sys.BlockAll(may_start);
 }
 
-TP2_HD inline int64_t SlotOf(const RankView& rank, int64_t line) {
-  return (rank.epoch & 1) * rank.line_capacity + line;
+// Makes the operation's epoch the rank's latest, once all of its blocks have begun. Called by every
+// thread of a block that has begun, once.
+// SAFETY: a block arrives after the barrier of BeginOperation, when all of its threads know the
+// epoch; the next operation reads the new one because this one ends first.
+template <ProtocolSys Sys>
+TP2_HD void AdvanceEpoch(Sys& sys, const RankView& view, const Operation& operation) {
+  if (sys.thread() != 0) return;
+  Header* own = OwnHeader(view);
+  if (sys.block_count() > 1) {
+    if (sys.Arrive(&own->arrivals) + 1 != static_cast<uint32_t>(sys.block_count())) return;
+    sys.StoreRelease(&own->arrivals, 0);
+  }
+  sys.StoreRelease(&own->status.epoch, operation.epoch);
 }
 
-// Stores line `index` of the current operation into the peer's inbox.
-template <class Sys>
-TP2_HD void Push(Sys& sys, const RankView& rank, int64_t index, const uint32_t* payload) {
-  Line line;
-  for (int i = 0; i < kLineValues; ++i) line.payload[i] = payload[i];
-  line.tag = MakeTag(rank.generation, rank.epoch);
-  sys.StoreLine(rank.peer_inbox + SlotOf(rank, index), line);
-}
-
-// Waits for line `index` of the current operation, whose waiting began at `start_ns`. False: an
-// error is latched, `line` is not to be used.
-template <class Sys>
-TP2_HD bool Await(Sys& sys, RankView& rank, int64_t index, uint64_t start_ns, Line& line) {
-  const uint32_t tag = MakeTag(rank.generation, rank.epoch);
-  const Line* slot = rank.inbox + SlotOf(rank, index);
-  while (true) {
-    line = sys.LoadLine(slot);
-    if (line.tag == tag) return true;
-    if (sys.LoadAcquire(&rank.own->error) != 0) return false;
-    if (sys.LoadAcquire(&rank.own->cancel) != 0) {
-      Fail(sys, rank, kCancelled, kCancelled);
-      return false;
-    }
-    if (sys.NowNs() - start_ns > rank.timeout_ns) {
-      Fail(sys, rank, kLocalTimeout, kPeerTimeout);
-      return false;
+// Waits until `has_come()`. False: an error is latched, by this wait or by whoever else, and the
+// operation is over for this thread.
+template <ProtocolSys Sys, class Poll>
+TP2_HD bool WaitUntil(Sys& sys, const RankView& view, const Operation& operation, Poll has_come) {
+  uint64_t start_ns = 0;  // of the first look at the clock: most waits end before
+  for (uint32_t turn = 1;; ++turn) {
+    if (has_come()) return true;
+    if (turn % Sys::kPollsPerCheck == 0) {
+      const Status status = sys.LoadStatus(OwnHeader(view));
+      if (status.error != 0) return false;
+      if (status.cancel != 0) {
+        Fail(sys, view, kCancelled, kCancelled);
+        return false;
+      }
+      const uint64_t now_ns = sys.NowNs();
+      if (turn == Sys::kPollsPerCheck) start_ns = now_ns;
+      if (now_ns - start_ns > view.timeout_ns) {
+        Fail(sys, view, kLocalTimeout, kPeerTimeout);
+        return false;
+      }
     }
     sys.Relax();
   }
-}
-
-// The last operation of a STEP, run even after an error: a line is sent only while the own error
-// word is zero, so that receiving it proves that the peer refused nothing. True: the STEP succeeded
-// on both ranks.
-template <class Sys>
-TP2_HD bool CloseStep(Sys& sys, RankView& rank) {
-  if (!BeginOperation(sys, rank)) return false;
-  const uint32_t payload[kLineValues] = {0, 0, 0};
-  Push(sys, rank, 0, payload);
-  Line line;
-  if (!Await(sys, rank, 0, sys.NowNs(), line)) return false;
-  return sys.LoadAcquire(&rank.own->error) == 0;
 }
 
 }  // namespace tp2::coll

@@ -41,4 +41,10 @@ ServiceEnvironment ReadServiceEnvironment() {
   return environment;
 }
 
+std::optional<std::string> ReadVariable(const char* name) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr) return std::nullopt;
+  return text;
+}
+
 }  // namespace tp2::config

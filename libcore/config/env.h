@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,5 +24,8 @@ struct ServiceEnvironment {
   int64_t watchdog_us = 0;
 };
 ServiceEnvironment ReadServiceEnvironment();
+
+// A variable that is not ours and sets nothing, but changes what works: CUDA_LAUNCH_BLOCKING.
+std::optional<std::string> ReadVariable(const char* name);
 
 }  // namespace tp2::config

@@ -1,6 +1,7 @@
 #include "libcore/config/worker_config.h"
 
 #include "libcore/base/error.h"
+#include "libcore/model/drafter_config.h"
 
 namespace tp2::config {
 namespace {
@@ -15,7 +16,7 @@ constexpr SettingSpec kSettings[] = {
      .kind = SettingKind::kInteger,
      .default_text = "327680",
      .minimum = 256,
-     .maximum = 1'048'576,
+     .maximum = kMaxModelLength,
      .group = "Input",
      .help = "longest sequence"},
     {.name = "backend",

@@ -36,10 +36,6 @@ inline constexpr uint32_t kMaxReplyBytes =
 static_assert(kSlotsHeadBytes + kSlotCount * kSlotsEntryBytes <= kMaxReplyBytes - kHeaderBytes);
 static_assert(kHealthBytes <= kMaxReplyBytes - kHeaderBytes);
 
-inline constexpr int64_t kMaxModelLength = 1'048'576;
-// The smaller of the two lengths production uses: its RoPE table takes 84 MB.
-inline constexpr int64_t kDefaultModelLength = 327'680;
-
 inline constexpr uint16_t kAnySlot = 0xFFFF;
 inline constexpr uint16_t kRowDtypeBf16 = 1;
 inline constexpr int kMaxStrikes = 3;  // failed steps in a row that end the process

@@ -18,11 +18,11 @@ class Arena {
   // memory. Synchronous.
   absl::StatusOr<void*> CopyRows(const void* host, size_t pitch_bytes, size_t row_bytes,
                                  size_t row_count);
+  // `bytes` of device memory, not initialized.
+  absl::StatusOr<void*> Take(size_t bytes);
   int64_t total_bytes() const { return total_bytes_; }
 
  private:
-  absl::StatusOr<void*> Take(size_t bytes);
-
   std::vector<Allocation> chunks_;
   size_t free_bytes_ = 0;  // at the end of the newest chunk
   size_t chunk_bytes_ = 0;

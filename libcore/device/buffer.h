@@ -22,18 +22,26 @@ class Allocation {
   static absl::StatusOr<Allocation> Create(Place place, size_t bytes);
   ~Allocation();
   Allocation(Allocation&& other) noexcept
-      : place_(other.place_), data_(std::exchange(other.data_, nullptr)) {}
+      : place_(other.place_),
+        data_(std::exchange(other.data_, nullptr)),
+        base_(std::exchange(other.base_, nullptr)) {}
   Allocation& operator=(Allocation&& other) noexcept {
     std::swap(place_, other.place_);
     std::swap(data_, other.data_);
+    std::swap(base_, other.base_);
     return *this;
   }
 
   void* data() const { return data_; }
+  // Made so far in this process: does not grow once an engine is warm.
+  static int64_t created_count();
 
  private:
+  absl::Status CreateOnDevice(size_t bytes);
+
   Place place_ = Place::kDevice;
   void* data_ = nullptr;
+  void* base_ = nullptr;  // what the runtime gave: a red zone may lie in between
 };
 
 template <class T, Allocation::Place kPlace>

@@ -20,6 +20,15 @@ absl::StatusCode CodeOf(cudaError_t error) {
     case cudaErrorSystemDriverMismatch:
     case cudaErrorNoKernelImageForDevice:
       return absl::StatusCode::kUnavailable;
+    case cudaErrorStreamCaptureUnsupported:
+    case cudaErrorStreamCaptureInvalidated:
+    case cudaErrorStreamCaptureMerge:
+    case cudaErrorStreamCaptureUnmatched:
+    case cudaErrorStreamCaptureUnjoined:
+    case cudaErrorStreamCaptureIsolation:
+    case cudaErrorStreamCaptureImplicit:
+    case cudaErrorStreamCaptureWrongThread:
+      return absl::StatusCode::kInternal;
     default:
       return absl::StatusCode::kAborted;
   }
@@ -27,9 +36,9 @@ absl::StatusCode CodeOf(cudaError_t error) {
 
 }  // namespace
 
-absl::Status ToStatus(cudaError_t error, const std::string& call) {
+absl::Status ToStatus(cudaError_t error, std::string_view call) {
   if (error == cudaSuccess) return absl::OkStatus();
-  return MakeError(CodeOf(error), {.what = call,
+  return MakeError(CodeOf(error), {.what = std::string(call),
                                    .expected = "success",
                                    .got = std::string(cudaGetErrorName(error)) + " (" +
                                           cudaGetErrorString(error) + ")"});

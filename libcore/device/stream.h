@@ -1,4 +1,4 @@
-// An owned, non-blocking stream: it never waits for the legacy default stream. Move-only.
+// An owned stream. Move-only.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,9 +11,12 @@ namespace tp2::device {
 
 class Stream {
  public:
+  // kWork never waits for the legacy default stream; kCapture is for graph.h alone.
+  enum class Kind { kWork, kCapture };
+
   Stream() = default;
   // On the current device.
-  static absl::StatusOr<Stream> Create();
+  static absl::StatusOr<Stream> Create(Kind kind = Kind::kWork);
   ~Stream();
   Stream(Stream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
   Stream& operator=(Stream&& other) noexcept {
@@ -22,7 +25,7 @@ class Stream {
   }
 
   cudaStream_t get() const { return stream_; }
-  // Waits for everything enqueued so far.
+  // Waits for everything enqueued so far. kInternal inside a capture.
   absl::Status Synchronize() const;
 
  private:

@@ -1,37 +1,27 @@
 // Body of the controller: the block forward, the head and the Markov loop.
 #pragma once
 
-#include <array>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "libcore/drafter/drafter.h"
 
 namespace tp2 {
 
+// Everything between the upload and the results: what a draft key names.
 template <OpSet O>
-void Drafter<O>::UploadBlock(RankType& rank, const StepRequest& request) {
-  const int requests = static_cast<int>(request.entries.size());
-  std::vector<int32_t> ids, tokens;
-  std::vector<int64_t> positions;
-  std::vector<WindowRows> windows;
-  for (const StepEntry& entry : request.entries) {
-    const SlotWindow& window = windows_[entry.rows.slot];
-    windows.push_back(
-        {window.WindowBegin(config_.window), entry.rows.slot, window.WindowRows(config_.window)});
-    for (int j = 0; j < kBlockRows; ++j) {
-      ids.push_back(j == 0 ? entry.anchor : config_.noise_token);
-      positions.push_back(window.length() + j);
-    }
-    tokens.push_back(entry.anchor);
-    tokens.resize(tokens.size() + kBlockRows, -1);
-  }
-  const int r = rank.index;
-  ops_->Upload(r, std::span<const int32_t>(ids), rank.block_ids.data());
-  ops_->Upload(r, std::span<const int64_t>(positions), rank.block_positions.data());
-  ops_->Upload(r, std::span<const WindowRows>(windows), rank.windows.data());
-  ops_->Upload(r, std::span<const int32_t>(tokens), rank.tokens.data());
-  ops_->Embed(r, {rank.block_ids.data(), requests * kBlockRows, rank.weights.embed,
-                  rank.streams.data(), rank.pre.data()});
+void Drafter<O>::EnqueueDraft(const GraphKey& key) {
+  ForEachRank([&](RankType& rank) {
+    ops_->Embed(rank.index, {rank.step.head().block_ids.data(), key.requests * kBlockRows,
+                             rank.weights.embed, rank.streams.data(), rank.pre.data()});
+  });
+  for (int stage = 0; stage < config_.stages; ++stage) RunStage(stage, key.requests);
+  RunHead(key.requests, key.n_out, key.has_margins);
+  ops_->CloseStep();
+  RankType& first = *ranks_[0];
+  ops_->ReadBack(first.index, &std::as_const(first.step).head().result,
+                 std::span(&first.staged.head().result, 1));
 }
 
 // The weights with which a sublayer collapses its input. v41 delays them by one sublayer: attention
@@ -93,15 +83,16 @@ void Drafter<O>::AttentionPartials(RankType& rank, int s, int requests) {
   ops_->Linear(r, {&stage.wq_a, rank.x.data(), config_.dim, rows, query_rank});
   ops_->RmsNorm(r, {query_rank, stage.q_norm, config_.norm_eps, rows, q_lora, query_rank});
   ops_->Linear(r, {&stage.wq_b, query_rank, q_lora, rows, rank.q.data()});
-  ops_->QueryFinish(r, {rank.q.data(), rank.block_positions.data(), rows, heads});
+  const StepHead& head = rank.step.head();
+  ops_->QueryFinish(r, {rank.q.data(), head.block_positions.data(), rows, heads});
   float* kv = rank.kv.data();
   ops_->Linear(r, {&stage.wkv, rank.x.data(), config_.dim, rows, kv});
   ops_->RmsNorm(r, {kv, stage.kv_norm, config_.norm_eps, rows, config_.head_dim, kv});
   ops_->KvFinish(
-      r, {kv, rank.block_positions.data(), rows, rank.block_kv.data(), rank.block_out_rows.data()});
+      r, {kv, head.block_positions.data(), rows, rank.block_kv.data(), head.block_out_rows.data()});
   ops_->Attention(r,
-                  {rank.q.data(), rank.rings[s].data(), rank.windows.data(), rank.block_kv.data(),
-                   stage.attn_sink, rank.block_positions.data(), requests, heads, rank.o.data()});
+                  {rank.q.data(), rank.rings[s].data(), head.windows.data(), rank.block_kv.data(),
+                   stage.attn_sink, head.block_positions.data(), requests, heads, rank.o.data()});
   const int groups = rank.plan.groups.count();
   ops_->GroupedOutput(r, {rank.o.data(), &stage.wo_a, rows, groups, rank.z.data()});
   const int64_t z_values = static_cast<int64_t>(groups) * config_.o_lora_rank;
@@ -146,7 +137,7 @@ void Drafter<O>::ReduceAndUpdate(int s, int rows, bool is_attention) {
 }
 
 template <OpSet O>
-void Drafter<O>::RunHead(int requests, int n_out) {
+void Drafter<O>::RunHead(int requests, int n_out, bool has_margins) {
   const int block_rows = requests * kBlockRows;
   const int rows = requests * n_out;
   const RowPick pick = {n_out, kBlockRows};
@@ -170,22 +161,24 @@ void Drafter<O>::RunHead(int requests, int n_out) {
   for (int i = 0; i < n_out; ++i) {
     std::vector<ExchangeArgs> exchanges;
     ForEachRank([&](RankType& rank) {
+      StepResult& result = rank.step.head().result;
       const int64_t vocab = rank.plan.vocab.count();
       ops_->Markov(rank.index, {.base = rank.base.data() + i * vocab,
                                 .base_stride = n_out * vocab,
-                                .previous = rank.tokens.data() + i,
+                                .previous = result.tokens.data() + i,
                                 .previous_stride = kTokensPerRequest,
                                 .embed = rank.weights.markov_embed,
                                 .head = rank.weights.markov_head,
                                 .vocab_begin = rank.plan.vocab.begin,
                                 .requests = requests,
+                                .wants_second = has_margins,
                                 .best = rank.best.data()});
       exchanges.push_back({.best = rank.best.data(),
                            .requests = requests,
-                           .token = rank.tokens.data() + i + 1,
+                           .token = result.tokens.data() + i + 1,
                            .token_stride = kTokensPerRequest,
-                           .runner_up = rank.runner_up.data() + i,
-                           .margin = rank.margin.data() + i,
+                           .runner_up = has_margins ? result.runner_up.data() + i : nullptr,
+                           .margin = has_margins ? result.margin.data() + i : nullptr,
                            .result_stride = kBlockRows});
       ObserveBest(rank, i, requests);
     });
@@ -193,10 +186,11 @@ void Drafter<O>::RunHead(int requests, int n_out) {
   }
   ForEachRank([&](RankType& rank) {
     if (!rank.plan.has_confidence) return;
-    ops_->Confidence(rank.index, {rank.collapse.data(), rank.tokens.data(), kTokensPerRequest,
+    StepResult& result = rank.step.head().result;
+    ops_->Confidence(rank.index, {rank.collapse.data(), result.tokens.data(), kTokensPerRequest,
                                   rank.weights.confidence, rank.weights.markov_embed, requests,
-                                  n_out, rank.confidence.data()});
-    Observe(rank, "confidence", -1, rank.confidence.data(), {requests, kBlockRows});
+                                  n_out, result.confidence.data()});
+    Observe(rank, "confidence", -1, result.confidence.data(), {requests, kBlockRows});
   });
 }
 

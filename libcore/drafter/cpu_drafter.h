@@ -16,7 +16,7 @@ namespace tp2 {
 
 struct CpuDrafterOptions {
   std::string mode = "one-card";
-  int64_t max_positions = 327680;
+  int64_t max_positions = kDefaultModelLength;
   int thread_count = 0;
   // Overrides the checkpoint's switch.
   std::optional<KvFakeQuant> kv_fake_quant = std::nullopt;

@@ -17,7 +17,7 @@ namespace tp2 {
 
 struct CudaDrafterOptions {
   std::string mode = "one-card";
-  int64_t max_positions = 327680;
+  int64_t max_positions = kDefaultModelLength;
   std::string device_uuid = {};  // empty: the first usable card
   bool uses_graphs = true;
   bool stands_in = false;  // one rank of two alone: see solo_ops.h

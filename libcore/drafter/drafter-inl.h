@@ -1,4 +1,4 @@
-// Body of the controller: construction, argument checks, context insert, collection of results.
+// Body of the controller: construction, argument checks, the order of a STEP, its results.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "libcore/base/status_macros.h"
 #include "libcore/drafter/block-inl.h"
 #include "libcore/drafter/drafter.h"
+#include "libcore/drafter/insert-inl.h"
 #include "libcore/drafter/observe-inl.h"
 
 namespace tp2 {
@@ -23,15 +24,23 @@ Drafter<O>::Drafter(EngineInfo info, std::unique_ptr<Checkpoint> checkpoint, std
       checkpoint_(std::move(checkpoint)),
       ops_(std::move(ops)),
       windows_(kSlotCount) {
-  std::vector<int32_t> block_out_rows(kMaxBlockRows);
-  for (int row = 0; row < kMaxBlockRows; ++row) block_out_rows[row] = row;
   for (const ShardPlan& plan : plans) {
     const RankWeights weights =
         ops_->Place(plan.rank, CutWeights(config_, checkpoint_->weights(), plan));
     ranks_.push_back(std::make_unique<RankType>(*ops_, config_, plan, weights));
-    RankType& rank = *ranks_.back();
-    ops_->Upload(rank.index, std::span<const int32_t>(block_out_rows), rank.block_out_rows.data());
   }
+}
+
+template <OpSet O>
+absl::Status Drafter<O>::Record() {
+  const std::vector<GraphKey> keys = AllGraphKeys();
+  for (const GraphKey& key : keys) ops_->Record(key, [&] { Enqueue(key); });
+  ForEachRank([&](RankType& rank) {
+    rank.staged.head() = StepHead();
+    Send(rank, 0);
+  });
+  for (const GraphKey& key : keys) Run(key);
+  return TakeErrors();
 }
 
 inline absl::Status BadArgument(const std::string& what, const std::string& expected,
@@ -42,7 +51,13 @@ inline absl::Status BadArgument(const std::string& what, const std::string& expe
 
 template <OpSet O>
 absl::Status Drafter<O>::CheckInsert(const InsertRows& rows) const {
-  if (!is_healthy()) return absl::AbortedError("drafter: poisoned pair; restart the process");
+  if (!is_healthy()) {
+    return MakeError(absl::StatusCode::kAborted,
+                     {.what = "drafter",
+                      .expected = "working devices",
+                      .got = "a poisoned pair or an earlier device fault",
+                      .next = "restart the process"});
+  }
   if (rows.slot < 0 || rows.slot >= kSlotCount) {
     return BadArgument("slot", absl::StrCat("0 to ", kSlotCount - 1), absl::StrCat(rows.slot));
   }
@@ -54,10 +69,9 @@ absl::Status Drafter<O>::CheckInsert(const InsertRows& rows) const {
     return BadArgument("row kind", "taps (1) or main_x (2)",
                        absl::StrCat(static_cast<int>(rows.kind)));
   }
-  const int64_t row_values = rows.kind == RowKind::kTaps ? config_.tap_values() : config_.dim;
-  if (static_cast<int64_t>(rows.values.size()) != rows.row_count * row_values) {
-    return BadArgument("row values", absl::StrCat(rows.row_count * row_values),
-                       absl::StrCat(rows.values.size()));
+  const int64_t value_count = rows.row_count * RowValues(rows.kind);
+  if (static_cast<int64_t>(rows.values.size()) != value_count) {
+    return BadArgument("row values", absl::StrCat(value_count), absl::StrCat(rows.values.size()));
   }
   const SlotWindow& window = windows_[rows.slot];
   switch (window.Check(rows.position)) {
@@ -113,9 +127,7 @@ absl::Status Drafter<O>::TakeErrors() {
     const absl::Status status = ops_->error(rank.index).Take();
     if (first.ok()) first = status;
   });
-  if constexpr (requires { ops_->Recover(); }) {
-    if (!first.ok()) ops_->Recover();
-  }
+  if (!first.ok()) ops_->Recover();
   return first;
 }
 
@@ -135,70 +147,8 @@ absl::Status Drafter<O>::ResetSlot(int slot, int64_t base) {
 template <OpSet O>
 absl::Status Drafter<O>::Insert(const InsertRows& rows) {
   TP2_RETURN_IF_ERROR(CheckInsert(rows));
-  InsertAll({&rows, 1});
+  SendAndInsert({&rows, 1}, nullptr);
   return TakeErrors();
-}
-
-// Rows of all inserts together, so that weights are read once. Rows that the same message already
-// pushes out of the ring are left out; their positions were mapped before.
-template <OpSet O>
-void Drafter<O>::InsertAll(std::span<const InsertRows> inserts) {
-  for (const RowKind kind : {RowKind::kTaps, RowKind::kMainX}) {
-    std::vector<RowSource> rows;
-    for (const InsertRows& insert : inserts) {
-      if (insert.kind != kind) continue;
-      const int64_t row_values = kind == RowKind::kTaps ? config_.tap_values() : config_.dim;
-      const int skipped = std::max(0, insert.row_count - config_.ring_rows());
-      for (int i = skipped; i < insert.row_count; ++i) {
-        rows.push_back({insert.slot, insert.position + i, insert.values.data() + i * row_values});
-      }
-    }
-    for (size_t begin = 0; begin < rows.size(); begin += kMaxRowsPerMessage) {
-      const size_t count = std::min<size_t>(kMaxRowsPerMessage, rows.size() - begin);
-      ForEachRank(
-          [&](RankType& rank) { InsertChunk(rank, kind, std::span(rows).subspan(begin, count)); });
-    }
-  }
-  for (const InsertRows& insert : inserts) {
-    windows_[insert.slot].Insert(insert.position, insert.row_count, config_.ring_rows());
-  }
-}
-
-template <OpSet O>
-void Drafter<O>::InsertChunk(RankType& rank, RowKind kind, std::span<const RowSource> rows) {
-  const int r = rank.index;
-  const int count = static_cast<int>(rows.size());
-  const int dim = config_.dim;
-  const int64_t row_values = kind == RowKind::kTaps ? config_.tap_values() : dim;
-  std::vector<int64_t> positions;
-  std::vector<int32_t> out_rows;
-  for (int i = 0; i < count; ++i) {
-    const RowSource& row = rows[i];
-    positions.push_back(row.position);
-    out_rows.push_back(row.slot * config_.ring_rows() +
-                       static_cast<int32_t>(row.position % config_.ring_rows()));
-    ops_->Upload(r, std::span<const Bf16>(row.values, row_values),
-                 rank.insert_rows.data() + i * row_values);
-  }
-  ops_->Upload(r, std::span<const int64_t>(positions), rank.insert_positions.data());
-  ops_->Upload(r, std::span<const int32_t>(out_rows), rank.insert_out_rows.data());
-  float* main_x = rank.main_x.data();
-  if (kind == RowKind::kTaps) {
-    ops_->Widen(r, {rank.insert_rows.data(), count * row_values, rank.insert_wide.data()});
-    ops_->Linear(r, {&rank.weights.main_proj, rank.insert_wide.data(), row_values, count, main_x});
-    ops_->RmsNorm(r, {main_x, rank.weights.main_norm, config_.norm_eps, count, dim, main_x});
-  } else {
-    ops_->Widen(r, {rank.insert_rows.data(), count * row_values, main_x});
-  }
-  Observe(rank, "main_x", -1, main_x, {count, dim});
-  float* kv = rank.insert_kv.data();
-  for (int s = 0; s < config_.stages; ++s) {
-    const RankStage& stage = rank.weights.stages[s];
-    ops_->Linear(r, {&stage.wkv, main_x, dim, count, kv});
-    ops_->RmsNorm(r, {kv, stage.kv_norm, config_.norm_eps, count, config_.head_dim, kv});
-    ops_->KvFinish(r, {kv, rank.insert_positions.data(), count, rank.rings[s].data(),
-                       rank.insert_out_rows.data()});
-  }
 }
 
 template <OpSet O>
@@ -207,52 +157,37 @@ absl::StatusOr<StepOutputs> Drafter<O>::Step(const StepRequest& request) {
   const int64_t start_ns = clock_.NowNs();
   std::vector<InsertRows> inserts;
   for (const StepEntry& entry : request.entries) inserts.push_back(entry.rows);
-  InsertAll(inserts);
+  SendAndInsert(inserts, &request);
   const int64_t inserted_ns = clock_.NowNs();
-  const int requests = static_cast<int>(request.entries.size());
-  ForEachRank([&](RankType& rank) { UploadBlock(rank, request); });
-  const auto draft = [&] {
-    for (int stage = 0; stage < config_.stages; ++stage) RunStage(stage, requests);
-    RunHead(requests, request.n_out);
-    // Op sets whose ranks learn of each other's errors only through an exchange end a STEP with
-    // one.
-    if constexpr (requires { ops_->CloseStep(); }) ops_->CloseStep();
-  };
-  // An observer copies to the host in between, which a repeated body cannot.
-  if (observer_ != nullptr) {
-    draft();
-  } else {
-    ops_->Repeat(requests * (kBlockRows + 1) + request.n_out, draft);
-  }
-  StepOutputs outputs = Collect(request);
+  ops_->Mark(StepMark::kInserted);
+  Run(GraphKey::Draft(static_cast<int>(request.entries.size()), request.n_out,
+                      request.wants_margins));
+  ops_->Mark(StepMark::kDrafted);
   TP2_RETURN_IF_ERROR(TakeErrors());
+  StepOutputs outputs = Collect(request);
   outputs.insert_ns = inserted_ns - start_ns;
   outputs.draft_ns = clock_.NowNs() - inserted_ns;
+  outputs.insert_device_ns = ops_->NsBetween(StepMark::kBegin, StepMark::kInserted);
+  outputs.draft_device_ns = ops_->NsBetween(StepMark::kInserted, StepMark::kDrafted);
   return outputs;
 }
 
+// From the results that the draft has read back.
 template <OpSet O>
 StepOutputs Drafter<O>::Collect(const StepRequest& request) {
-  const int requests = static_cast<int>(request.entries.size());
-  const RankType& rank = *ranks_[0];
-  std::vector<int32_t> tokens(kMaxRequests * kTokensPerRequest), runner_up(kMaxBlockRows);
-  std::vector<float> margin(kMaxBlockRows), confidence(kMaxBlockRows);
-  ops_->Download(rank.index, rank.tokens.data(), std::span(tokens));
-  ops_->Download(rank.index, rank.runner_up.data(), std::span(runner_up));
-  ops_->Download(rank.index, rank.margin.data(), std::span(margin));
-  ops_->Download(rank.index, rank.confidence.data(), std::span(confidence));
+  const StepResult& result = ranks_[0]->staged.head().result;
   StepOutputs outputs;
-  for (int i = 0; i < requests; ++i) {
+  for (size_t i = 0; i < request.entries.size(); ++i) {
     EntryOutput& entry = outputs.entries.emplace_back();
     entry.tokens.fill(-1);
     entry.runner_up.fill(-1);
     entry.confidence_logit.fill(0.0f);
     entry.margin.fill(0.0f);
     for (int j = 0; j < request.n_out; ++j) {
-      entry.tokens[j] = tokens[i * kTokensPerRequest + 1 + j];
-      entry.runner_up[j] = runner_up[i * kBlockRows + j];
-      entry.margin[j] = margin[i * kBlockRows + j];
-      entry.confidence_logit[j] = confidence[i * kBlockRows + j];
+      entry.tokens[j] = result.tokens[i * kTokensPerRequest + 1 + j];
+      entry.runner_up[j] = result.runner_up[i * kBlockRows + j];
+      entry.margin[j] = result.margin[i * kBlockRows + j];
+      entry.confidence_logit[j] = result.confidence[i * kBlockRows + j];
     }
     entry.window_rows = windows_[request.entries[i].rows.slot].WindowRows(config_.window);
   }

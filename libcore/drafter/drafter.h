@@ -26,15 +26,18 @@ class Drafter final : public StepEngine {
   Drafter(EngineInfo info, std::unique_ptr<Checkpoint> checkpoint, std::unique_ptr<O> ops,
           std::span<const ShardPlan> plans);
 
+  // Lets the op set record every graph key, then runs each once with nothing in it, so that no
+  // later run is the first of its kind. Errors: the op set's.
+  absl::Status Record();
+
   const EngineInfo& info() const override { return info_; }
   absl::Status ResetSlot(int slot, int64_t base) override;
   const SlotWindow& window(int slot) const override { return windows_[slot]; }
   absl::Status Insert(const InsertRows& rows) override;
   absl::StatusOr<StepOutputs> Step(const StepRequest& request) override;
-  bool is_healthy() const override {
-    if constexpr (requires(const O& ops) { ops.is_healthy(); }) return ops_->is_healthy();
-    return true;
-  }
+  std::vector<GraphSize> GraphSizes() const override { return ops_->GraphSizes(); }
+  bool is_healthy() const override { return ops_->is_healthy(); }
+  const O& ops() const { return *ops_; }
 
   // `observer` may be null; it must outlive its use. Only rank 0's tensors are shown.
   void set_observer(StepObserver* observer) { observer_ = observer; }
@@ -53,25 +56,43 @@ class Drafter final : public StepEngine {
     int64_t position;
     const Bf16* values;
   };
+  // At most kMaxRowsPerMessage rows of one kind, whatever their slots.
+  struct InsertChunk {
+    RowKind kind;
+    int64_t row_values;
+    std::vector<RowSource> rows;
+    int64_t value_count() const { return static_cast<int64_t>(rows.size()) * row_values; }
+  };
 
   template <class Fn>
   void ForEachRank(Fn&& fn) {
     for (auto& rank : ranks_) fn(*rank);
   }
 
+  int64_t RowValues(RowKind kind) const {
+    return kind == RowKind::kTaps ? config_.tap_values() : config_.dim;
+  }
   absl::Status CheckInsert(const InsertRows& rows) const;
   absl::Status CheckStep(const StepRequest& request) const;
   absl::Status TakeErrors();
 
-  void InsertAll(std::span<const InsertRows> inserts);
-  void InsertChunk(RankType& rank, RowKind kind, std::span<const RowSource> rows);
+  // Everything on its way to the ranks: `block` may be null.
+  void SendAndInsert(std::span<const InsertRows> inserts, const StepRequest* block);
+  std::vector<InsertChunk> ChunksOf(std::span<const InsertRows> inserts) const;
+  void StageBlock(StepHead& head, const StepRequest& request) const;
+  void StageRows(RankType& rank, const InsertChunk& chunk) const;
+  // The head and so many values of rows.
+  void Send(RankType& rank, int64_t value_count);
+  void Run(const GraphKey& key);
+  void Enqueue(const GraphKey& key);
+  void EnqueueInsert(const GraphKey& key);
 
-  void UploadBlock(RankType& rank, const StepRequest& request);
+  void EnqueueDraft(const GraphKey& key);
   void RunStage(int stage, int requests);
   void AttentionPartials(RankType& rank, int stage, int requests);
   void FfnPartials(RankType& rank, int stage, int rows);
   void ReduceAndUpdate(int stage, int rows, bool is_attention);
-  void RunHead(int requests, int n_out);
+  void RunHead(int requests, int n_out, bool has_margins);
   StepOutputs Collect(const StepRequest& request);
   void CollectDebug(const StepRequest& request, StepOutputs& outputs);
 

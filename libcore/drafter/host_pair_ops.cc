@@ -1,6 +1,7 @@
 #include "libcore/drafter/host_pair_ops.h"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "libcore/base/check.h"
@@ -8,13 +9,15 @@
 
 namespace tp2 {
 
-HostPairOps::HostPairOps(const DrafterConfig& config, int rank_count, int thread_count)
+HostPairOps::HostPairOps(const DrafterConfig& config, int rank_count, int thread_count,
+                         const coll::LatchOptions& latch_options)
     : dim_(config.dim) {
   TP2_CHECK(rank_count == 2);
   const int threads =
       thread_count > 0 ? thread_count : static_cast<int>(std::thread::hardware_concurrency());
   coll::HostPairOptions options;
   options.max_values = int64_t{kMaxRequests} * kBlockRows * config.dim;
+  options.max_epoch = latch_options.max_epoch;
   for (int rank = 0; rank < 2; ++rank) {
     const auto plan = MakeShardPlan(config, 2, rank);
     TP2_CHECK(plan.ok());  // the controller's plans come from the same sizes
@@ -24,12 +27,26 @@ HostPairOps::HostPairOps(const DrafterConfig& config, int rank_count, int thread
     streams_[rank] = std::make_unique<coll::HostStream>();
   }
   pair_ = std::make_unique<coll::HostPair>(options);
+  latch_ = std::make_unique<coll::PairLatch>(latch_options, Hooks());
 }
 
 HostPairOps::~HostPairOps() = default;
 
+bool HostPairOps::MayLaunch() {
+  const absl::Status status = latch_->BeforeLaunch(1);
+  if (status.ok()) return true;
+  refusal_ = std::string(status.message());
+  for (int rank = 0; rank < 2; ++rank) {
+    Queue(rank, [this, rank] {
+      ops_[rank]->error(rank).Note("collective", refusal_.c_str(), absl::StatusCode::kAborted);
+    });
+  }
+  return false;
+}
+
 void HostPairOps::AllReduce(std::span<const AllReduceArgs<Bf16>> ranks) {
   TP2_CHECK(ranks.size() == 2);
+  if (!MayLaunch()) return;
   for (int rank = 0; rank < 2; ++rank) {
     Queue(rank, [this, rank, args = ranks[rank]] { ReduceHere(rank, args); });
   }
@@ -44,6 +61,7 @@ void HostPairOps::ReduceHere(int rank, const AllReduceArgs<Bf16>& args) {
 
 void HostPairOps::Exchange(std::span<const ExchangeArgs> ranks) {
   TP2_CHECK(ranks.size() == 2);
+  if (!MayLaunch()) return;
   for (int rank = 0; rank < 2; ++rank) {
     Queue(rank, [this, rank, args = ranks[rank]] { ExchangeHere(rank, args); });
   }
@@ -58,12 +76,14 @@ void HostPairOps::ExchangeHere(int rank, const ExchangeArgs& args) {
     // Only after a failure, which a latch has noted: keep later look-ups in range.
     if (!is_done || two.first.token == kNoScore.token) two = {{0.0f, 0}, {0.0f, 0}};
     args.token[request * args.token_stride] = two.first.token;
+    if (args.margin == nullptr) continue;
     args.runner_up[request * args.result_stride] = two.second.token;
     args.margin[request * args.result_stride] = two.first.score - two.second.score;
   }
 }
 
 void HostPairOps::CloseStep() {
+  if (!MayLaunch()) return;
   for (int rank = 0; rank < 2; ++rank) {
     Queue(rank, [this, rank] { pair_->CloseStep(rank); });
   }
@@ -79,9 +99,28 @@ FirstError& HostPairOps::error(int rank) {
   return latch;
 }
 
-void HostPairOps::Recover() {
-  for (const auto& stream : streams_) stream->Drain();
-  if (!pair_->Reset().ok()) is_poisoned_ = true;
+coll::LatchHooks HostPairOps::Hooks() {
+  return {.wait_idle =
+              [this](int64_t timeout_ms) {
+                for (const auto& stream : streams_) {
+                  if (stream->DrainFor(std::chrono::milliseconds(timeout_ms))) continue;
+                  return absl::DeadlineExceededError("a rank did not become idle");
+                }
+                return absl::OkStatus();
+              },
+          .read_errors =
+              [this](std::vector<uint32_t>& errors) {
+                errors = {pair_->error(0), pair_->error(1)};
+                return absl::OkStatus();
+              },
+          .clear_states =
+              [this] {
+                pair_->Reset();
+                return absl::OkStatus();
+              }};
 }
+
+// A reset that fails has poisoned the pair, which is_healthy says.
+void HostPairOps::Recover() { latch_->Reset().IgnoreError(); }
 
 }  // namespace tp2

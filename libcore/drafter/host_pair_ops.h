@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "libcore/collectives/host_pair.h"
 #include "libcore/collectives/host_stream.h"
+#include "libcore/collectives/pair_latch.h"
 #include "libcore/ops/cpu/cpu_ops.h"
 
 namespace tp2 {
@@ -24,9 +25,12 @@ class HostPairOps {
   using Stored = Bf16;
   template <class T>
   using Buffer = std::vector<T>;
+  template <class T>
+  using HostBuffer = std::vector<T>;
 
   // `rank_count` is 2; `thread_count` is shared by both ranks, at least one thread each.
-  HostPairOps(const DrafterConfig& config, int rank_count, int thread_count);
+  HostPairOps(const DrafterConfig& config, int rank_count, int thread_count,
+              const coll::LatchOptions& latch_options = {});
   ~HostPairOps();
 
   template <class T>
@@ -34,23 +38,34 @@ class HostPairOps {
     return Buffer<T>(static_cast<size_t>(count));
   }
   template <class T>
+  HostBuffer<T> AllocateHost(int rank, int64_t count) {
+    return HostBuffer<T>(static_cast<size_t>(count));
+  }
+  template <class T>
   void Upload(int rank, std::span<const T> host, T* out) {
-    Queue(rank, [values = std::vector<T>(host.begin(), host.end()), out] {
-      std::copy(values.begin(), values.end(), out);
-    });
+    Queue(rank, [host, out] { std::copy(host.begin(), host.end(), out); });
+  }
+  template <class T>
+  void ReadBack(int rank, const T* in, std::span<T> host) {
+    Queue(rank, [in, host] { std::copy_n(in, host.size(), host.begin()); });
   }
   template <class T>
   void Download(int rank, const T* in, std::span<T> host) {
-    streams_[rank]->Drain();
+    Wait(rank);
     std::copy_n(in, host.size(), host.begin());
   }
+  void Wait(int rank) { streams_[rank]->Drain(); }
 
   RankWeights Place(int rank, const RankWeights& host) const { return host; }
 
   template <class Body>
-  void Repeat(int key, Body&& body) {
+  void Record(const GraphKey& key, Body&& body) {}
+  template <class Body>
+  void Run(const GraphKey& key, Body&& body) {
     body();
   }
+  std::vector<GraphSize> GraphSizes() const { return {}; }
+  int PaddedRows(int rows) const { return rows; }
 
   void Widen(int rank, const WidenArgs& args) { Run(rank, &Ops::Widen, args); }
   void Linear(int rank, const LinearOpArgs& args) { Run(rank, &Ops::Linear, args); }
@@ -73,6 +88,9 @@ class HostPairOps {
   void AllReduce(std::span<const AllReduceArgs<Bf16>> ranks);
   void Exchange(std::span<const ExchangeArgs> ranks);
 
+  void Mark(StepMark mark) {}
+  int64_t NsBetween(StepMark from, StepMark to) const { return 0; }
+
   // Queues the closing exchange on both ranks: without it rank 0 could report success for a STEP
   // that rank 1 refused.
   void CloseStep();
@@ -80,12 +98,13 @@ class HostPairOps {
   // Waits for the rank's work and adds what its collectives latched.
   FirstError& error(int rank);
 
-  // After a failed STEP: drains both ranks and resets the pair. A pair that cannot be reset stays
-  // unusable.
+  // After a failed STEP: drains both ranks and resets the pair. A pair that cannot be reset is
+  // poisoned.
   void Recover();
-  bool is_healthy() const { return !is_poisoned_; }
+  bool is_healthy() const { return !latch_->is_poisoned(); }
 
   coll::HostPair& pair() { return *pair_; }
+  coll::PairLatch& latch() { return *latch_; }
 
  private:
   using Ops = CpuOps<Bf16>;
@@ -98,15 +117,19 @@ class HostPairOps {
   void Run(int rank, void (Ops::*op)(int, const Args&), const Args& args) {
     Queue(rank, [this, rank, op, args] { (ops_[rank].get()->*op)(rank, args); });
   }
+  coll::LatchHooks Hooks();
+  // Before each collective is queued. False, and an error of both ranks: the pair refuses.
+  bool MayLaunch();
   void ReduceHere(int rank, const AllReduceArgs<Bf16>& args);
   void ExchangeHere(int rank, const ExchangeArgs& args);
 
   int dim_;
-  bool is_poisoned_ = false;
   std::unique_ptr<coll::HostPair> pair_;
+  std::unique_ptr<coll::PairLatch> latch_;
   std::array<std::unique_ptr<Ops>, 2> ops_;
   std::array<std::vector<float>, 2> sums_;  // scratch of each rank's stream
   std::array<std::string, 2> error_texts_;  // what the latches point to
+  std::string refusal_;                     // likewise
   // Last: streams end before anything their work uses goes away.
   std::array<std::unique_ptr<coll::HostStream>, 2> streams_;
 };

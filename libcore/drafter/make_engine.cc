@@ -27,29 +27,11 @@ absl::Status CheckOptions(const EngineOptions& options) {
   if (options.backend != "auto" && options.backend != "cpu" && options.backend != "cuda") {
     return BadOption("backend", "auto, cpu or cuda", options.backend);
   }
-  if (options.max_positions < 1 || options.max_positions > kMaxPositionsLimit) {
-    return BadOption("max-model-len", absl::StrCat("1 to ", kMaxPositionsLimit),
+  if (options.max_positions < 1 || options.max_positions > kMaxModelLength) {
+    return BadOption("max-model-len", absl::StrCat("1 to ", kMaxModelLength),
                      absl::StrCat(options.max_positions));
   }
   return absl::OkStatus();
-}
-
-// auto: cuda when a usable card exists. Before the checkpoint is opened, so that a missing card is
-// told at once.
-absl::StatusOr<bool> UsesCuda(const EngineOptions& options, const Mode& mode) {
-  if (options.backend == "cpu") return false;
-  if (mode.collective == Collective::kHostPair) {
-    if (options.backend == "auto") return false;
-    return MakeError(absl::StatusCode::kUnimplemented,
-                     {.what = absl::StrCat("mode ", options.mode),
-                      .expected = "backend cpu",
-                      .got = "cuda, where it is not built",
-                      .where = "",
-                      .next = "use --backend cpu or another mode"});
-  }
-  const absl::Status found = FindCudaDevice(options.device_uuid);
-  if (options.backend == "cuda" && !found.ok()) return found;
-  return found.ok();
 }
 
 std::unique_ptr<StepEngine> MakeCpuEngine(const Mode& mode, std::unique_ptr<Checkpoint> checkpoint,
@@ -68,25 +50,50 @@ std::unique_ptr<StepEngine> MakeCpuEngine(const Mode& mode, std::unique_ptr<Chec
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StepEngine>> MakeEngine(const EngineOptions& options) {
+// auto: cuda when a usable card exists.
+absl::StatusOr<std::string> ResolveBackend(const EngineOptions& options) {
   TP2_RETURN_IF_ERROR(CheckOptions(options));
   TP2_ASSIGN_OR_RETURN(const Mode mode, FindMode(options.mode));
-  TP2_ASSIGN_OR_RETURN(const bool uses_cuda, UsesCuda(options, mode));
-  TP2_ASSIGN_OR_RETURN(std::unique_ptr<Checkpoint> checkpoint, Checkpoint::Open(options.model_dir));
-  std::vector<ShardPlan> plans;
-  for (int rank = mode.first_rank; rank < mode.first_rank + mode.rank_count; ++rank) {
-    TP2_ASSIGN_OR_RETURN(ShardPlan plan, MakeShardPlan(checkpoint->config(), mode.tp, rank));
-    plans.push_back(plan);
+  if (options.backend == "cpu") return "cpu";
+  if (mode.collective == Collective::kHostPair) {
+    if (options.backend == "auto") return "cpu";
+    return MakeError(absl::StatusCode::kUnimplemented,
+                     {.what = absl::StrCat("mode ", options.mode),
+                      .expected = "backend cpu",
+                      .got = "cuda, where it is not built",
+                      .where = "",
+                      .next = "use --backend cpu or another mode"});
   }
-  if (uses_cuda) {
-    return MakeCudaDrafter(std::move(checkpoint), plans,
+  const absl::Status found = FindCudaDevice(options.device_uuid);
+  if (options.backend == "cuda" && !found.ok()) return found;
+  return found.ok() ? "cuda" : "cpu";
+}
+
+absl::StatusOr<EngineParts> OpenEngineParts(const EngineOptions& options) {
+  EngineParts parts;
+  TP2_ASSIGN_OR_RETURN(parts.mode, FindMode(options.mode));
+  TP2_ASSIGN_OR_RETURN(parts.checkpoint, Checkpoint::Open(options.model_dir));
+  const int first = parts.mode.first_rank;
+  for (int rank = first; rank < first + parts.mode.rank_count; ++rank) {
+    TP2_ASSIGN_OR_RETURN(ShardPlan plan,
+                         MakeShardPlan(parts.checkpoint->config(), parts.mode.tp, rank));
+    parts.plans.push_back(plan);
+  }
+  return parts;
+}
+
+absl::StatusOr<std::unique_ptr<StepEngine>> MakeEngine(const EngineOptions& options) {
+  TP2_ASSIGN_OR_RETURN(const std::string backend, ResolveBackend(options));
+  TP2_ASSIGN_OR_RETURN(EngineParts parts, OpenEngineParts(options));
+  if (backend == "cuda") {
+    return MakeCudaDrafter(std::move(parts.checkpoint), parts.plans,
                            {.mode = options.mode,
                             .max_positions = options.max_positions,
                             .device_uuid = options.device_uuid,
                             .uses_graphs = options.uses_graphs,
-                            .stands_in = mode.collective == Collective::kStandIn});
+                            .stands_in = parts.mode.collective == Collective::kStandIn});
   }
-  return MakeCpuEngine(mode, std::move(checkpoint), plans,
+  return MakeCpuEngine(parts.mode, std::move(parts.checkpoint), parts.plans,
                        {.mode = options.mode,
                         .max_positions = options.max_positions,
                         .thread_count = options.thread_count});

@@ -4,23 +4,41 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "libcore/checkpoint/loader.h"
+#include "libcore/drafter/modes.h"
 #include "libcore/drafter/step_engine.h"
+#include "libcore/shard/shard_plan.h"
 
 namespace tp2 {
 
 struct EngineOptions {
   std::string model_dir;
-  std::string backend = "auto";    // "auto", "cpu" or "cuda"
-  std::string mode = "one-card";   // a name of modes.h
-  int64_t max_positions = 327680;  // longest sequence, --max-model-len
-  int thread_count = 0;            // of the CPU op set; 0 means one per hardware thread
-  std::string device_uuid = {};    // of the CUDA op set; empty means the first usable card
-  bool uses_graphs = true;         // of the CUDA op set; the bits are the same without
+  std::string backend = "auto";                 // "auto", "cpu" or "cuda"
+  std::string mode = "one-card";                // a name of modes.h
+  int64_t max_positions = kDefaultModelLength;  // longest sequence, --max-model-len
+  int thread_count = 0;          // of the CPU op set; 0 means one per hardware thread
+  std::string device_uuid = {};  // of the CUDA op set; empty means the first usable card
+  bool uses_graphs = true;       // of the CUDA op set; the bits are the same without
 };
 
-inline constexpr int64_t kMaxPositionsLimit = 1048576;
+// "cpu" or "cuda": what `options` get on this machine. Before any checkpoint is opened, so that a
+// missing card is told at once. Errors: kInvalidArgument for options that no engine can have;
+// kUnavailable when backend cuda finds no usable card or is not built; kUnimplemented when the mode
+// is not built for it.
+absl::StatusOr<std::string> ResolveBackend(const EngineOptions& options);
+
+// What every engine is made of: for tools that build a drafter over an op set of their own.
+struct EngineParts {
+  Mode mode;
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::vector<ShardPlan> plans;  // of the active ranks
+};
+
+// Errors: kInvalidArgument for an unknown mode; Checkpoint::Open's, MakeShardPlan's.
+absl::StatusOr<EngineParts> OpenEngineParts(const EngineOptions& options);
 
 // Errors: those of Checkpoint::Open; kInvalidArgument for an unknown mode or backend or a length
 // out of range; kUnavailable when backend cuda finds no usable card or is not built.

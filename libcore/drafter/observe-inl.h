@@ -55,7 +55,7 @@ template <OpSet O>
 void Drafter<O>::ObserveRing(const RankType& rank, int stage, int requests) {
   if (observer_ == nullptr || rank.index != 0) return;
   std::vector<WindowRows> windows(static_cast<size_t>(requests));
-  ops_->Download(rank.index, rank.windows.data(), std::span(windows));
+  ops_->Download(rank.index, rank.step.head().windows.data(), std::span(windows));
   const int64_t ring_rows = config_.ring_rows();
   std::vector<float> values;
   for (const WindowRows& window : windows) {

@@ -14,6 +14,7 @@
 #include "libcore/math/bf16.h"
 #include "libcore/model/drafter_config.h"
 #include "libcore/model/slot_window.h"
+#include "libcore/ops/graph_key.h"
 
 namespace tp2 {
 
@@ -43,10 +44,12 @@ struct StepEntry {
 struct StepRequest {
   std::span<const StepEntry> entries;  // 1 .. kMaxRequests, distinct slots
   int n_out = kBlockRows;              // 1 .. kBlockRows
+  bool wants_margins = true;           // without: the same drafts, sooner, and no runner-ups
   bool wants_debug = false;            // also return base logits and head hidden
 };
 
-// Drafts of one request; positions at and beyond n_out hold token -1 and zeros.
+// Drafts of one request; positions at and beyond n_out, and margins that were not wanted, hold
+// token -1 and zeros.
 struct EntryOutput {
   std::array<int32_t, kBlockRows> tokens;
   std::array<float, kBlockRows> confidence_logit;
@@ -60,8 +63,13 @@ struct StepOutputs {
   // Debug only: [entries, n_out, vocab] and [entries, n_out, dim], fp32, row-major.
   std::vector<float> base_logits;
   std::vector<float> head_hidden;
+  // Host wall. A device works behind the host's back: there insert_ns ends when the insert is
+  // enqueued, draft_ns when the drafts are on the host.
   int64_t insert_ns = 0;
   int64_t draft_ns = 0;
+  // Between events of the first rank's stream; 0 where there is no device.
+  int64_t insert_device_ns = 0;
+  int64_t draft_device_ns = 0;
 };
 
 // Who the engine is: what HELLO compares and what results record.
@@ -92,7 +100,8 @@ class StepEngine {
 
   // Puts rows into a slot without drafting.
   // Errors: kOutOfRange / kInvalidArgument for arguments outside the contract (nothing changed);
-  // kInternal when the device failed: the slot's rows are then undefined until ResetSlot.
+  // kInternal when the insert failed: the slot's rows are then undefined until ResetSlot; kAborted
+  // when the device failed: the engine is not healthy from then on.
   virtual absl::Status Insert(const InsertRows& rows) = 0;
 
   // Inserts, then drafts. All arguments of all entries are checked before anything runs; errors as
@@ -102,6 +111,9 @@ class StepEngine {
   // Shows intermediate tensors of later steps (observer.h); nullptr ends it. False when this engine
   // has nothing to show.
   virtual bool SetObserver(StepObserver* observer) { return false; }
+
+  // What each graph key replays; empty where nothing is recorded.
+  virtual std::vector<GraphSize> GraphSizes() const { return {}; }
 
   // False once the engine cannot be used again in this process.
   virtual bool is_healthy() const = 0;

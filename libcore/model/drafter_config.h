@@ -20,6 +20,10 @@ inline constexpr int kSlotCount = 8;
 inline constexpr int kRingSlack =
     16;  // ring rows beyond the window: a rollback of up to 16 keeps a full window
 inline constexpr int kMaxRowsPerMessage = 128;
+// Longest sequence of the models, and the smaller of the two lengths that production uses (its RoPE
+// table takes 84 MB).
+inline constexpr int64_t kMaxModelLength = 1'048'576;
+inline constexpr int64_t kDefaultModelLength = 327'680;
 inline constexpr int kHadamardBlock = 128;  // EXL3 dimensions are multiples of this
 
 enum class Arch { kV41, kV4 };

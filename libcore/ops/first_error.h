@@ -9,19 +9,20 @@ namespace tp2 {
 
 class FirstError {
  public:
-  // `op` and `what` must be string literals.
-  void Note(const char* op, const char* what) {
-    if (op_ == nullptr) {
-      op_ = op;
-      what_ = what;
-    }
+  // `op` and `what` must outlive the latch. kInternal: the inputs' or our fault, another STEP may
+  // work; kAborted: only a new process heals.
+  void Note(const char* op, const char* what, absl::StatusCode code = absl::StatusCode::kInternal) {
+    if (op_ != nullptr) return;
+    op_ = op;
+    what_ = what;
+    code_ = code;
   }
   bool is_set() const { return op_ != nullptr; }
 
   // The latched failure as a status, and an empty latch.
   absl::Status Take() {
     if (op_ == nullptr) return absl::OkStatus();
-    absl::Status status = absl::InternalError(absl::StrCat(op_, ": ", what_));
+    absl::Status status(code_, absl::StrCat(op_, ": ", what_));
     op_ = nullptr;
     return status;
   }
@@ -29,6 +30,7 @@ class FirstError {
  private:
   const char* op_ = nullptr;
   const char* what_ = nullptr;
+  absl::StatusCode code_ = absl::StatusCode::kInternal;
 };
 
 }  // namespace tp2

@@ -187,12 +187,14 @@ struct MarkovArgs {
   Half16View head;      // [rank vocabulary, rank]
   int vocab_begin = 0;  // token of base[0]
   int requests = 0;
-  TopTwo* best = nullptr;  // [requests]
+  bool wants_second = true;  // without it TopTwo::second means nothing
+  TopTwo* best = nullptr;    // [requests]
   float* bias =
       nullptr;  // null, or [requests, rank vocabulary]: where to leave the unrounded bias rows
 };
 
-// Merges the ranks' best two; writes the winner where the next Markov step reads it.
+// Merges the ranks' best two; writes the winner where the next Markov step reads it. runner_up and
+// margin are null together: then only the best counts.
 struct ExchangeArgs {
   const TopTwo* best = nullptr;  // this rank's [requests]
   int requests = 0;

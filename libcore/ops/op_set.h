@@ -3,13 +3,20 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "libcore/ops/first_error.h"
+#include "libcore/ops/graph_key.h"
 #include "libcore/ops/op_args.h"
 
 namespace tp2 {
+
+// Points of a STEP that an op set can time on the device.
+enum class StepMark { kBegin, kInserted, kDrafted };
+inline constexpr int kStepMarks = 3;
 
 // An op set enqueues work for one rank at a time; failures go to the rank's FirstError. Collectives
 // take all active ranks, because in one process both halves must be issued before either can
@@ -24,7 +31,7 @@ concept OpSet = requires(
     const AttentionArgs<typename O::Stored>& attention, const GroupedOutputArgs& grouped,
     const RouterArgs& router, const ExpertsArgs& experts, const MarkovArgs& markov,
     const ConfidenceArgs& confidence, std::span<const AllReduceArgs<typename O::Stored>> sums,
-    std::span<const ExchangeArgs> exchanges) {
+    std::span<const ExchangeArgs> exchanges, const GraphKey& key) {
   typename O::Stored;
   { ops.Widen(rank, widen) } -> std::same_as<void>;
   { ops.Linear(rank, linear) } -> std::same_as<void>;
@@ -44,15 +51,39 @@ concept OpSet = requires(
   { ops.Confidence(rank, confidence) } -> std::same_as<void>;
   { ops.AllReduce(sums) } -> std::same_as<void>;      // one entry per active rank, in rank order
   { ops.Exchange(exchanges) } -> std::same_as<void>;  // one entry per active rank, in rank order
-  // Host values to a rank's memory and back; Download waits for the rank's work.
-  { ops.Upload(rank, std::span<const float>(), std::declval<float*>()) } -> std::same_as<void>;
-  { ops.Download(rank, std::declval<const float*>(), std::span<float>()) } -> std::same_as<void>;
+  // Memory of a rank, and memory of the host that it exchanges copies with; both zeroed.
   { ops.template Allocate<float>(rank, int64_t{1}).data() } -> std::same_as<float*>;
+  { ops.template AllocateHost<float>(rank, int64_t{1}).data() } -> std::same_as<float*>;
+  // Copies between the two. Upload and ReadBack only enqueue, so the host's side must be left alone
+  // until Wait; Download waits for the rank's work, takes any host memory and is not for graphs.
+  { ops.Upload(rank, std::span<const float>(), std::declval<float*>()) } -> std::same_as<void>;
+  { ops.ReadBack(rank, std::declval<const float*>(), std::span<float>()) } -> std::same_as<void>;
+  { ops.Download(rank, std::declval<const float*>(), std::span<float>()) } -> std::same_as<void>;
+  { ops.Wait(rank) } -> std::same_as<void>;
   // The rank's weights where the operations can read them.
   { ops.Place(rank, std::declval<const RankWeights&>()) } -> std::same_as<RankWeights>;
-  // Runs a body that enqueues the same operations whenever the key is the same.
-  { ops.Repeat(int{}, std::declval<void (*)()>()) } -> std::same_as<void>;
+  // A body that enqueues the same operations whenever the key is the same: Record may note them
+  // down without running any, Run then replays them or calls the body.
+  { ops.Record(key, std::declval<void (*)()>()) } -> std::same_as<void>;
+  { ops.Run(key, std::declval<void (*)()>()) } -> std::same_as<void>;
+  // Every key that is replayed from a recording; none when bodies are called.
+  { std::as_const(ops).GraphSizes() } -> std::same_as<std::vector<GraphSize>>;
+  // Rows that an insert of so many computes, at most kMaxRowsPerMessage.
+  { ops.PaddedRows(int{}) } -> std::same_as<int>;
+  // Time stamps in the first rank's work, and the time between two once it has been waited for; 0
+  // where there is no device.
+  { ops.Mark(StepMark{}) } -> std::same_as<void>;
+  { ops.NsBetween(StepMark{}, StepMark{}) } -> std::same_as<int64_t>;
+  // Ends a STEP: op sets whose ranks learn of each other's errors only through an exchange make
+  // one.
+  { ops.CloseStep() } -> std::same_as<void>;
+  // Waits for the rank's work.
   { ops.error(rank) } -> std::same_as<FirstError&>;
+  // After an error was taken: brings the ranks back to a state in which a STEP can start, or gives
+  // up.
+  { ops.Recover() } -> std::same_as<void>;
+  // False once nothing can be enqueued again in this process.
+  { std::as_const(ops).is_healthy() } -> std::same_as<bool>;
 };
 
 }  // namespace tp2

@@ -93,7 +93,9 @@ void RecordingEngine::Take(const InsertRows& rows) {
 }
 
 absl::StatusOr<StepOutputs> RecordingEngine::Step(const StepRequest& request) {
-  TP2_ASSIGN_OR_RETURN(StepOutputs outputs, engine_->Step(request));
+  StepRequest complete = request;
+  complete.wants_margins = true;  // every capture has them
+  TP2_ASSIGN_OR_RETURN(StepOutputs outputs, engine_->Step(complete));
   for (const StepEntry& entry : request.entries) Take(entry.rows);
   if (record_status_.ok()) record_status_ = Record(request, outputs);
   return outputs;

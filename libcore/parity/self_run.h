@@ -19,9 +19,16 @@ struct SelfRunResult {
   uint64_t digest = 0;
   int rounds = 0;
   int drafts = 0;  // tokens in all
+  // Grid only: STEPs whose plain drafts were not those with margins.
+  int plain_differences = 0;
 };
 
 // Drives `engine`, whose slots it resets, with Workload(seed). Errors: the engine's.
 absl::StatusOr<SelfRunResult> RunSelf(StepEngine& engine, const SelfRunOptions& options);
+
+// Every graph key (ops/graph_key.h) instead of random rounds: inserts of both kinds at both ends of
+// every bucket, then every number of requests and drafts, each with margins and plain. Options
+// other than the seed do not matter.
+absl::StatusOr<SelfRunResult> RunGrid(StepEngine& engine, const SelfRunOptions& options);
 
 }  // namespace tp2

@@ -7,37 +7,69 @@
 #include "libcore/base/check.h"
 
 namespace tp2 {
+namespace {
+
+// `begin`, then the cells, right-aligned.
+std::string Line(const char* begin, const std::vector<std::string>& cells,
+                 const std::vector<size_t>& widths) {
+  std::string text = begin;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const size_t gap = widths[i] - std::min(widths[i], cells[i].size());
+    text += "  " + std::string(gap, ' ') + cells[i];
+  }
+  return text + "\n";
+}
+
+std::string HeaderLines(const std::vector<TableColumn>& columns,
+                        const std::vector<size_t>& widths) {
+  std::vector<std::string> names, units;
+  for (const TableColumn& column : columns) {
+    names.push_back(column.name);
+    units.push_back(column.unit);
+  }
+  return Line("#", names, widths) + Line("#", units, widths);
+}
+
+}  // namespace
 
 void Table::AddRow(std::vector<std::string> cells) {
   TP2_CHECK(cells.size() == columns_.size());
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::Render() const {
+std::vector<size_t> Table::HeaderWidths() const {
   std::vector<size_t> widths;
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    size_t width = std::max(columns_[i].name.size(), columns_[i].unit.size());
-    for (const auto& row : rows_) width = std::max(width, row[i].size());
-    widths.push_back(width);
+  for (const TableColumn& column : columns_) {
+    widths.push_back(std::max(
+        {column.name.size(), column.unit.size(), static_cast<size_t>(std::max(column.width, 0))}));
   }
-  const auto line = [&](const char* begin, auto cell_of) {
-    std::string text = begin;
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      const std::string& cell = cell_of(i);
-      text += "  " + std::string(widths[i] - cell.size(), ' ') + cell;
-    }
-    return text + "\n";
-  };
-  std::string text = line("#", [&](size_t i) -> const std::string& { return columns_[i].name; });
-  text += line("#", [&](size_t i) -> const std::string& { return columns_[i].unit; });
+  return widths;
+}
+
+std::string Table::Render() const {
+  std::vector<size_t> widths = HeaderWidths();
   for (const auto& row : rows_) {
-    text += line(" ", [&](size_t i) -> const std::string& { return row[i]; });
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
+  std::string text = HeaderLines(columns_, widths);
+  for (const auto& row : rows_) text += Line(" ", row, widths);
   return text;
 }
 
+std::string Table::HeaderText() const { return HeaderLines(columns_, HeaderWidths()); }
+
+std::string Table::RowText(const std::vector<std::string>& cells) const {
+  TP2_CHECK(cells.size() == columns_.size());
+  return Line(" ", cells, HeaderWidths());
+}
+
+std::string FormatUs(double us) {
+  return us < 1000 ? absl::StrFormat("%.1f", us) : absl::StrFormat("%.0f", us);
+}
+
 std::string FormatMs(double ms) {
-  return ms < 100    ? absl::StrFormat("%.2f", ms)
+  return ms < 10     ? absl::StrFormat("%.3f", ms)
+         : ms < 100  ? absl::StrFormat("%.2f", ms)
          : ms < 1000 ? absl::StrFormat("%.1f", ms)
                      : absl::StrFormat("%.0f", ms);
 }

@@ -2,18 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "libcore/base/percentile.h"
+
 namespace tp2::server {
-namespace {
-
-// Nearest rank; `sorted` is not empty.
-uint32_t Percentile(const std::vector<uint32_t>& sorted, size_t percent) {
-  const size_t rank = (sorted.size() * percent + 99) / 100;
-  return sorted[std::max<size_t>(rank, 1) - 1];
-}
-
-}  // namespace
 
 Health::Health(const contract::Uuid& instance, const Sha256Digest& identity, int tp,
                const Clock* clock)
@@ -45,8 +39,8 @@ contract::HealthReply Health::Snapshot() const {
   }
   const std::vector<uint32_t> sorted = SortedStepTimes();
   if (sorted.empty()) return reply;
-  reply.step_us_p50 = Percentile(sorted, 50);
-  reply.step_us_p99 = Percentile(sorted, 99);
+  reply.step_us_p50 = NearestRank(sorted, 50);
+  reply.step_us_p99 = NearestRank(sorted, 99);
   reply.step_us_max = sorted.back();
   return reply;
 }

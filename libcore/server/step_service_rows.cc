@@ -94,7 +94,9 @@ StepRequest StepService::EngineRequest(const contract::StepMessage& step) {
                                      size_t{entry.rows} * step.row_bytes)},
         .anchor = static_cast<int32_t>(entry.anchor)};
   }
-  return {.entries = std::span(engine_entries_).first(step.entry_count), .n_out = step.n_out};
+  return {.entries = std::span(engine_entries_).first(step.entry_count),
+          .n_out = step.n_out,
+          .wants_margins = (step.flags & contract::kStepWantMargin) != 0};
 }
 
 void StepService::Step(const Session& session, const ServiceRequest& request, ReplyFrame* reply) {

@@ -65,27 +65,12 @@ int64_t SliceBytes(const DrafterConfig& config, int64_t outputs, int bits) {
   return groups * Exl3Bytes(config.group_inputs(), config.o_lora_rank, bits);
 }
 
-int64_t HeldBytes(const TensorRule& rule, const StoredForm& form, const DrafterConfig& config,
-                  const ShardPlan& plan) {
-  const LayoutRow& row = LayoutOf(rule.name);
-  const int64_t held = HeldSpan(row, rule, config, plan).count();
-  const int64_t elements = HeldElements(row, rule, config, plan);
-  switch (rule.storage) {
-    case Storage::kExl3:
-      return row.axis == CutAxis::kInputs ? Exl3Bytes(held, rule.outputs(), form.bits)
-                                          : Exl3Bytes(rule.inputs(), held, form.bits);
-    case Storage::kOutputProjection:
-      if (form.bits != 0) return SliceBytes(config, held, form.bits);
-      return elements + elements / (form.fp8_block * form.fp8_block) * kFloatBytes;
-    case Storage::kHalf:
-      // The router's weights count as fp32, as the specification does; kept in 16 bits they need
-      // half of it.
-      return elements * (EndsWith(rule.name, "gate.weight") ? kFloatBytes : kBf16Bytes);
-    case Storage::kFloat:
-    case Storage::kUnusedFloat:
-      break;
-  }
-  return elements * kFloatBytes;
+// What the report counts: the router's weights as fp32, as the specification does; kept in 16 bits
+// they need half of it.
+int64_t ReportedBytes(const TensorRule& rule, const StoredForm& form, const DrafterConfig& config,
+                      const ShardPlan& plan) {
+  const int64_t bytes = StoredBytes(rule, form, config, plan);
+  return EndsWith(rule.name, "gate.weight") ? bytes / kBf16Bytes * kFloatBytes : bytes;
 }
 
 // What is no tensor of the checkpoint.
@@ -103,7 +88,8 @@ std::vector<int64_t> RankBytes(const DrafterConfig& config, const ShardPlan& pla
                                const FormLookup& form, const MemoryOptions& options) {
   std::vector<int64_t> bytes(kItemCount);
   for (const TensorRule& rule : ExpectedTensors(config)) {
-    bytes[static_cast<int>(LayoutOf(rule.name).item)] += HeldBytes(rule, form(rule), config, plan);
+    bytes[static_cast<int>(LayoutOf(rule.name).item)] +=
+        ReportedBytes(rule, form(rule), config, plan);
   }
   AddState(config, options, plan, bytes);
   return bytes;
@@ -156,6 +142,27 @@ absl::StatusOr<FormLookup> FormsOf(const DrafterConfig& config,
     const auto found = forms->find(rule.name);
     return found == forms->end() ? StoredForm{} : found->second;
   };
+}
+
+int64_t StoredBytes(const TensorRule& rule, const StoredForm& form, const DrafterConfig& config,
+                    const ShardPlan& plan) {
+  const LayoutRow& row = LayoutOf(rule.name);
+  const int64_t held = HeldSpan(row, rule, config, plan).count();
+  const int64_t elements = HeldElements(row, rule, config, plan);
+  switch (rule.storage) {
+    case Storage::kExl3:
+      return row.axis == CutAxis::kInputs ? Exl3Bytes(held, rule.outputs(), form.bits)
+                                          : Exl3Bytes(rule.inputs(), held, form.bits);
+    case Storage::kOutputProjection:
+      if (form.bits != 0) return SliceBytes(config, held, form.bits);
+      return elements + elements / (form.fp8_block * form.fp8_block) * kFloatBytes;
+    case Storage::kHalf:
+      return elements * kBf16Bytes;
+    case Storage::kFloat:
+    case Storage::kUnusedFloat:
+      break;
+  }
+  return elements * kFloatBytes;
 }
 
 absl::StatusOr<MemoryReport> ReportMemory(const DrafterConfig& config, int tp,

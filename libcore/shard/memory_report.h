@@ -15,7 +15,7 @@
 namespace tp2 {
 
 struct MemoryOptions {
-  int64_t max_positions = 327680;
+  int64_t max_positions = kDefaultModelLength;
   int cached_rows = 8192;  // Markov bias rows kept per rank
 };
 
@@ -46,6 +46,10 @@ StoredForm MissionForm(const TensorRule& rule, const DrafterConfig& config);
 // kInvalidArgument for a matrix whose form cannot be told.
 absl::StatusOr<FormLookup> FormsOf(const DrafterConfig& config,
                                    const std::vector<TensorView>& tensors);
+
+// Bytes of the rank's part of a tensor as it is stored: trellis and scales, or values.
+int64_t StoredBytes(const TensorRule& rule, const StoredForm& form, const DrafterConfig& config,
+                    const ShardPlan& plan);
 
 // Errors: MakePlans'.
 absl::StatusOr<MemoryReport> ReportMemory(const DrafterConfig& config, int tp,

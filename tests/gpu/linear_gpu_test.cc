@@ -18,14 +18,9 @@ struct MatrixTwin {
 
   MatrixTwin(int k, int n, int bits, exl3::Codebook codebook)
       : matrix(exl3::RandomMatrix(k, n, bits, codebook, 100 * k + n + bits)) {
-    host = card = matrix.view();
-    const auto copy = [this](const auto*& data, size_t bytes) {
-      data = static_cast<std::remove_reference_t<decltype(data)>>(
-          *arena.CopyRows(data, bytes, bytes, 1));
-    };
-    copy(card.trellis, matrix.trellis.size() * 2);
-    copy(card.suh, matrix.suh.size() * 2);
-    copy(card.svh, matrix.svh.size() * 2);
+    host = matrix.view();
+    cuda::RepackStaging staging;
+    card = *cuda::PlaceMatrix(host, arena, staging);
   }
 };
 

@@ -22,6 +22,8 @@ class CpuOps {
   using Stored = S;
   template <class T>
   using Buffer = std::vector<T>;
+  template <class T>
+  using HostBuffer = std::vector<T>;
 
   // `rank_count` error latches; `thread_count` as ThreadPool.
   CpuOps(const DrafterConfig& config, int rank_count, int thread_count);
@@ -30,22 +32,35 @@ class CpuOps {
   Buffer<T> Allocate(int rank, int64_t count) {
     return Buffer<T>(static_cast<size_t>(count));
   }
+  template <class T>
+  HostBuffer<T> AllocateHost(int rank, int64_t count) {
+    return HostBuffer<T>(static_cast<size_t>(count));
+  }
 
   RankWeights Place(int rank, const RankWeights& host) const { return host; }
 
   template <class Body>
-  void Repeat(int key, Body&& body) {
+  void Record(const GraphKey& key, Body&& body) {}
+  template <class Body>
+  void Run(const GraphKey& key, Body&& body) {
     body();
   }
+  std::vector<GraphSize> GraphSizes() const { return {}; }
+  int PaddedRows(int rows) const { return rows; }
 
   template <class T>
   void Upload(int rank, std::span<const T> host, T* out) {
     std::copy(host.begin(), host.end(), out);
   }
   template <class T>
+  void ReadBack(int rank, const T* in, std::span<T> host) {
+    std::copy_n(in, host.size(), host.begin());
+  }
+  template <class T>
   void Download(int rank, const T* in, std::span<T> host) {
     std::copy_n(in, host.size(), host.begin());
   }
+  void Wait(int rank) {}
 
   void Widen(int rank, const WidenArgs& args);
   void Linear(int rank, const LinearOpArgs& args);
@@ -66,7 +81,13 @@ class CpuOps {
   void AllReduce(std::span<const AllReduceArgs<S>> ranks);
   void Exchange(std::span<const ExchangeArgs> ranks);
 
+  // No device to time, no peer to close a STEP with or to lose.
+  void Mark(StepMark mark) {}
+  int64_t NsBetween(StepMark from, StepMark to) const { return 0; }
+  void CloseStep() {}
   FirstError& error(int rank) { return errors_[rank]; }
+  void Recover() {}
+  bool is_healthy() const { return true; }
 
  private:
   std::vector<float> WidenRow(Half16View view, int64_t row) const;

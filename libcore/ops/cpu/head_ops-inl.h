@@ -66,6 +66,7 @@ void CpuOps<S, L>::Exchange(std::span<const ExchangeArgs> ranks) {
     if (best.first.token == kNoScore.token) best = {{0.0f, 0}, {0.0f, 0}};
     for (const ExchangeArgs& rank : ranks) {
       rank.token[request * rank.token_stride] = best.first.token;
+      if (rank.margin == nullptr) continue;
       rank.runner_up[request * rank.result_stride] = best.second.token;
       rank.margin[request * rank.result_stride] = best.first.score - best.second.score;
     }

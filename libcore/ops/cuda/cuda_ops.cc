@@ -1,8 +1,9 @@
-// Setup, copies, error words and graphs of the CUDA op set.
+// Setup, copies, errors and graphs of the CUDA op set.
 #include "libcore/ops/cuda/cuda_ops.h"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "libcore/base/error.h"
@@ -50,20 +51,21 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const DrafterConfig& co
   TP2_RETURN_IF_ERROR(TP2_CUDA(cudaSetDevice(device.ordinal)));
   TP2_RETURN_IF_ERROR(TP2_CUDA(cuda::PreloadKernels()));
   std::unique_ptr<CudaOps> ops(new CudaOps(config, rank_count));
+  ops->ordinal_ = device.ordinal;
   ops->multiprocessors_ = device.multiprocessors;
   TP2_RETURN_IF_ERROR(ops->Initialize(max_positions));
   return ops;
 }
 
-CudaOps::~CudaOps() {
-  for (const auto& [key, graph] : graphs_) cudaGraphExecDestroy(graph);
-}
-
 absl::Status CudaOps::Initialize(int64_t max_positions) {
   TP2_ASSIGN_OR_RETURN(stream_, device::Stream::Create());
+  TP2_ASSIGN_OR_RETURN(capture_stream_, device::Stream::Create(device::Stream::Kind::kCapture));
+  for (device::Event& mark : marks_) {
+    TP2_ASSIGN_OR_RETURN(mark, device::Event::Create());
+  }
   score_scale_ = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   TP2_RETURN_IF_ERROR(BuildRopeTable(max_positions));
-  TP2_RETURN_IF_ERROR(AllocateInto(error_words_, static_cast<int64_t>(errors_.size())));
+  TP2_ASSIGN_OR_RETURN(error_words_, HostBuffer<int>::Create(static_cast<int64_t>(errors_.size())));
   const int64_t segments = (int64_t{kStreams} * config_.dim + 1023) / 1024;
   TP2_RETURN_IF_ERROR(AllocateInto(stream_dots_, kMaxRows * (kMixOutputs + 1) * segments));
   TP2_RETURN_IF_ERROR(AllocateInto(block_best_, cuda::kMarkovBlocks * kMarkovRequests));
@@ -98,9 +100,7 @@ int CudaOps::group_capacity() const {
   return kMaxRows * config_.experts_per_token + cuda::GroupsOf(kMaxRows);
 }
 
-int CudaOps::job_capacity() const {
-  return std::min(kMaxRows * config_.experts_per_token, config_.experts) + 1;
-}
+int CudaOps::job_capacity() const { return kMaxRows * config_.experts_per_token + 1; }
 
 absl::Status CudaOps::BuildExpertBuffers() {
   const int64_t items = item_capacity(), jobs = job_capacity();
@@ -158,47 +158,74 @@ absl::Status CudaOps::PlaceExperts(const RankStage& stage) {
   return absl::OkStatus();
 }
 
-void CudaOps::Check(int rank, cudaError_t error) {
-  if (error != cudaSuccess) errors_[rank].Note("cuda", cudaGetErrorString(error));
+void CudaOps::Check(const absl::Status& status) {
+  if (!status.ok() && fault_.empty()) fault_ = std::string(status.message());
 }
 
-void CudaOps::CopyIn(int rank, const void* host, size_t bytes, void* out) {
-  Check(rank, cudaMemcpyAsync(out, host, bytes, cudaMemcpyHostToDevice, stream_.get()));
+void CudaOps::CheckLaunch(const char* op) {
+  const cudaError_t error = cudaPeekAtLastError();
+  if (error != cudaSuccess) Check(device::ToStatus(error, absl::StrCat("launch of ", op)));
 }
 
-void CudaOps::CopyOut(int rank, const void* in, size_t bytes, void* host) {
-  Check(rank, cudaMemcpyAsync(host, in, bytes, cudaMemcpyDeviceToHost, stream_.get()));
-  Check(rank, cudaStreamSynchronize(stream_.get()));
+void CudaOps::Copy(const void* in, size_t bytes, void* out) {
+  Check(TP2_CUDA(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, stream())));
+}
+
+void CudaOps::Wait(int rank) {
+  if (is_recording_)
+    return errors_[rank].Note("graph", "an operation that waits is no part of one");
+  Check(stream_.Synchronize());
+}
+
+void CudaOps::Mark(StepMark mark) { Check(marks_[static_cast<int>(mark)].Record(stream_.get())); }
+
+int64_t CudaOps::NsBetween(StepMark from, StepMark to) {
+  const absl::StatusOr<int64_t> ns =
+      device::NsBetween(marks_[static_cast<int>(from)], marks_[static_cast<int>(to)]);
+  Check(ns.status());
+  return ns.value_or(0);
 }
 
 FirstError& CudaOps::error(int rank) {
-  int word = 0;
-  CopyOut(rank, error_words_.data() + rank, sizeof(word), &word);
-  if (word == static_cast<int>(cuda::KernelError::kRouterNan)) {
-    errors_[rank].Note("router", "a gate logit is not a number");
-  } else if (word == static_cast<int>(cuda::KernelError::kMarkovNan)) {
-    errors_[rank].Note("markov", "a logit is not a number");
-  }
-  if (word != 0) {
-    Check(rank, cudaMemsetAsync(error_words_.data() + rank, 0, sizeof(word), stream_.get()));
+  Wait(rank);
+  if (!fault_.empty()) errors_[rank].Note("cuda", fault_.c_str(), absl::StatusCode::kAborted);
+  switch (static_cast<cuda::KernelError>(std::exchange(error_words_.data()[rank], 0))) {
+    case cuda::KernelError::kNone:
+      break;
+    case cuda::KernelError::kRouterNan:
+      errors_[rank].Note("router", "a gate logit is not a number");
+      break;
+    case cuda::KernelError::kMarkovNan:
+      errors_[rank].Note("markov", "a logit is not a number");
+      break;
   }
   return errors_[rank];
 }
 
-bool CudaOps::BeginCapture() {
-  return cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+absl::Status CudaOps::Capture(const GraphKey& key, absl::FunctionRef<void()> body) {
+  is_recording_ = true;
+  absl::StatusOr<device::Graph> graph = device::Graph::Capture(capture_stream_, ordinal_, body);
+  is_recording_ = false;
+  if (!graph.ok()) return WithContext(graph.status(), absl::StrCat("graph key ", key.Name()));
+  TP2_RETURN_IF_ERROR(graph->Upload(stream_));
+  graphs_[key] = *std::move(graph);
+  return absl::OkStatus();
 }
 
-void CudaOps::EndCapture(int key) {
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  cudaError_t error = cudaStreamEndCapture(stream_.get(), &graph);
-  if (error == cudaSuccess) error = cudaGraphInstantiate(&executable, graph, 0);
-  if (graph != nullptr) cudaGraphDestroy(graph);
-  if (error == cudaSuccess) error = cudaGraphUpload(executable, stream_.get());
-  if (error == cudaSuccess) error = cudaGraphLaunch(executable, stream_.get());
-  if (executable != nullptr) graphs_[key] = executable;
-  Check(0, error);
+std::vector<GraphSize> CudaOps::GraphSizes() const {
+  std::vector<GraphSize> sizes;
+  for (const auto& [key, graph] : graphs_) {
+    const device::GraphNodes& nodes = graph.nodes();
+    sizes.push_back({key, nodes.kernels, nodes.copies, nodes.fills, nodes.events});
+  }
+  return sizes;
+}
+
+void CudaOps::Replay(const GraphKey& key) {
+  const auto graph = graphs_.find(key);
+  // Never by running it another way: a missing graph is a bug.
+  if (graph == graphs_.end()) return Check(absl::InternalError("a graph key was not recorded"));
+  Check(graph->second.Launch(stream_));
 }
 
 }  // namespace tp2

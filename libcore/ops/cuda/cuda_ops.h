@@ -1,22 +1,28 @@
 // The op set on one CUDA card: equal bits to CpuOps<Bf16>, operation by operation. All ranks that
-// it serves live on one card and share one owning stream, so what is enqueued runs in program
-// order. Thread-compatible; create it, and call it, on one thread.
+// it serves live on one card and share one owning stream, so what is enqueued runs in program order
+// and a graph key names one graph for all of them. Thread-compatible; create it, and call it, on
+// one thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "libcore/device/arena.h"
 #include "libcore/device/buffer.h"
+#include "libcore/device/event.h"
+#include "libcore/device/graph.h"
 #include "libcore/device/select.h"
 #include "libcore/device/stream.h"
 #include "libcore/math/rope.h"
@@ -33,6 +39,8 @@ class CudaOps {
   using Stored = Bf16;
   template <class T>
   using Buffer = device::Buffer<T>;
+  template <class T>
+  using HostBuffer = device::PinnedBuffer<T>;
 
   // Tables and workspaces for `max_positions` positions plus one block, on `device`, which becomes
   // current. Errors: kResourceExhausted, kAborted.
@@ -47,39 +55,46 @@ class CudaOps {
   // Zero-filled. A failure is noted in setup_status and gives an empty buffer.
   template <class T>
   Buffer<T> Allocate(int rank, int64_t count) {
-    absl::StatusOr<Buffer<T>> buffer = Buffer<T>::Create(count);
-    if (buffer.ok()) return *std::move(buffer);
-    if (setup_status_.ok()) setup_status_ = buffer.status();
-    return Buffer<T>();
+    return Kept(Buffer<T>::Create(count));
+  }
+  template <class T>
+  HostBuffer<T> AllocateHost(int rank, int64_t count) {
+    return Kept(HostBuffer<T>::Create(count));
   }
 
   template <class T>
   void Upload(int rank, std::span<const T> host, T* out) {
-    CopyIn(rank, host.data(), host.size_bytes(), out);
+    Copy(host.data(), host.size_bytes(), out);
+  }
+  template <class T>
+  void ReadBack(int rank, const T* in, std::span<T> host) {
+    Copy(in, host.size_bytes(), host.data());
   }
   template <class T>
   void Download(int rank, const T* in, std::span<T> host) {
-    CopyOut(rank, in, host.size_bytes(), host.data());
+    Copy(in, host.size_bytes(), host.data());
+    Wait(rank);
   }
+  void Wait(int rank);
 
-  // Runs `body`, which enqueues the same operations at the same addresses whenever `key` is the
-  // same: captured as a graph the first time, replayed after that.
+  // Captures `body` as the graph of `key` and uploads it; a failure is noted in setup_status.
+  // Without graphs Record does nothing and Run calls the body.
   template <class Body>
-  void Repeat(int key, Body&& body) {
-    if (!uses_graphs_) return body();
-    if (const auto graph = graphs_.find(key); graph != graphs_.end()) {
-      Check(0, cudaGraphLaunch(graph->second, stream_.get()));
-      return;
-    }
-    if (!BeginCapture()) return body();
-    body();
-    EndCapture(key);
+  void Record(const GraphKey& key, Body&& body) {
+    if (uses_graphs_ && setup_status_.ok()) setup_status_ = Capture(key, body);
   }
+  template <class Body>
+  void Run(const GraphKey& key, Body&& body) {
+    if (!uses_graphs_) return body();
+    Replay(key);
+  }
+  int PaddedRows(int rows) const { return InsertBucketOf(rows); }
   void set_uses_graphs(bool uses_graphs) { uses_graphs_ = uses_graphs; }
   // The all-reduce takes the rank's own half twice: one rank of two, alone, for its time and
   // memory.
   void set_stands_in(bool stands_in) { stands_in_ = stands_in; }
-  int graph_count() const { return static_cast<int>(graphs_.size()); }
+  const std::map<GraphKey, device::Graph>& graphs() const { return graphs_; }
+  std::vector<GraphSize> GraphSizes() const;
 
   void Widen(int rank, const WidenArgs& args);
   void Linear(int rank, const LinearOpArgs& args);
@@ -100,13 +115,18 @@ class CudaOps {
   void AllReduce(std::span<const AllReduceArgs<Bf16>> ranks);
   void Exchange(std::span<const ExchangeArgs> ranks);
 
-  // Waits for the rank's work and reads its error word.
+  void Mark(StepMark mark);
+  int64_t NsBetween(StepMark from, StepMark to);
+  // One stream serves all ranks: they share every CUDA error, and any of those is final.
+  void CloseStep() {}
   FirstError& error(int rank);
-  // First failure of Place or Allocate.
+  void Recover() {}
+  bool is_healthy() const { return fault_.empty(); }
+  // Where operations go: to the owning stream, or into the graph that is being captured.
+  cudaStream_t stream() const { return (is_recording_ ? capture_stream_ : stream_).get(); }
+  // First failure of Place, Allocate, AllocateHost or Record.
   const absl::Status& setup_status() const { return setup_status_; }
-  cudaStream_t stream() const { return stream_.get(); }
 
-  ~CudaOps();
   CudaOps(const CudaOps&) = delete;
   CudaOps& operator=(const CudaOps&) = delete;
 
@@ -125,11 +145,19 @@ class CudaOps {
   absl::Status BuildExpertBuffers();
   absl::Status PlaceExperts(const RankStage& stage);
 
-  void Check(int rank, cudaError_t error);
-  void CopyIn(int rank, const void* host, size_t bytes, void* out);
-  void CopyOut(int rank, const void* in, size_t bytes, void* host);
-  bool BeginCapture();
-  void EndCapture(int key);
+  template <class B>
+  B Kept(absl::StatusOr<B> buffer) {
+    if (buffer.ok()) return *std::move(buffer);
+    if (setup_status_.ok()) setup_status_ = buffer.status();
+    return B();
+  }
+
+  // The first failure of a CUDA call is final.
+  void Check(const absl::Status& status);
+  void CheckLaunch(const char* op);
+  void Copy(const void* in, size_t bytes, void* out);
+  absl::Status Capture(const GraphKey& key, absl::FunctionRef<void()> body);
+  void Replay(const GraphKey& key);
   void RunProduct(const exl3::MatrixView& matrix, const float* x, int64_t x_stride, int rows,
                   float* y, int64_t y_stride);
   void RunExpertProducts(const ExpertTable& table, const cuda::LinearJobs& jobs,
@@ -142,19 +170,22 @@ class CudaOps {
   int job_capacity() const;
 
   DrafterConfig config_;
-  device::Stream stream_;
+  int ordinal_ = 0;
+  device::Stream stream_, capture_stream_;
+  bool is_recording_ = false;
+  std::array<device::Event, kStepMarks> marks_;
   device::Arena arena_;
   absl::Status setup_status_;
   int multiprocessors_ = 0;
   float score_scale_ = 0;  // 1 / sqrt(head_dim)
   std::vector<FirstError> errors_;
+  std::string fault_;  // of the first CUDA call that failed; latches point to it
   std::map<const uint16_t*, ExpertTable> expert_tables_;  // by the first expert's w1
   bool uses_graphs_ = false;
   bool stands_in_ = false;
-  std::map<int, cudaGraphExec_t> graphs_;
 
-  Buffer<CosSin> rope_;      // [max_positions + kBlockRows, rope_dims / 2]
-  Buffer<int> error_words_;  // [rank_count]
+  Buffer<CosSin> rope_;          // [max_positions + kBlockRows, rope_dims / 2]
+  HostBuffer<int> error_words_;  // [rank_count], written by kernels
   Buffer<uint32_t> quanta_;
   Buffer<float> halves_;
   Buffer<int64_t> row_sums_;
@@ -167,6 +198,7 @@ class CudaOps {
   Buffer<cuda::LinearJob> up_jobs_, down_jobs_;
   Buffer<int32_t> item_rows_, row_items_;
   Buffer<float> item_weights_;
+  std::map<GraphKey, device::Graph> graphs_;  // last: graphs go before what they point to
 };
 
 }  // namespace tp2

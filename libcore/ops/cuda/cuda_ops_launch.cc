@@ -19,8 +19,8 @@ cuda::LinearWorkspace CudaOps::workspace() {
           .arrivals = arrivals_.data()};
 }
 
-// Two blocks for every multiprocessor, parts of at least two 128-blocks, and int32 sums: 127 * 1005
-// * 16384 < 2^31.
+// Two blocks of eight warps for every multiprocessor, parts of at least two 128-blocks, and int32
+// sums: 127 * 1005 * 16384 < 2^31.
 int CudaOps::SplitsOf(int k, int n, int job_count) const {
   constexpr int kMaxBlockInputs = 16384;
   const int blocks = n / 128 * job_count;
@@ -44,33 +44,33 @@ void CudaOps::RunProduct(const exl3::MatrixView& matrix, const float* x, int64_t
     jobs.max_items = jobs.single.items;
     jobs.single.x = x + begin * x_stride;
     jobs.single.y = y + begin * y_stride;
-    cuda::LaunchPrepareRows(jobs, workspace(), stream_.get());
+    cuda::LaunchPrepareRows(jobs, workspace(), stream());
     if (exl3::HasPortableBits(matrix)) {
       cuda::LaunchIntegerGemm(matrix.bits, jobs, workspace(), SplitsOf(matrix.k, matrix.n, 1),
-                              stream_.get());
+                              stream());
     } else {
-      cuda::LaunchHalfGemm(jobs, workspace(), stream_.get());
+      cuda::LaunchHalfGemm(jobs, workspace(), stream());
     }
   }
 }
 
 void CudaOps::Widen(int rank, const WidenArgs& args) {
   if (args.count == 0) return;
-  cuda::LaunchWiden(args.in, args.count, args.out, stream_.get());
-  Check(rank, cudaPeekAtLastError());
+  cuda::LaunchWiden(args.in, args.count, args.out, stream());
+  CheckLaunch("Widen");
 }
 
 void CudaOps::Linear(int rank, const LinearOpArgs& args) {
   RunProduct(*args.matrix, args.x, args.x_stride, args.rows, args.y, args.matrix->n);
-  Check(rank, cudaPeekAtLastError());
+  CheckLaunch("Linear");
 }
 
 void CudaOps::RmsNorm(int rank, const RmsNormArgs& args) {
   if (args.rows == 0) return;
   cuda::LaunchRmsNorm(
       {args.x, cuda::DeviceViewOf(args.weight), args.eps, args.rows, args.columns, args.y},
-      stream_.get());
-  Check(rank, cudaPeekAtLastError());
+      stream());
+  CheckLaunch("RmsNorm");
 }
 
 void CudaOps::KvFinish(int rank, const KvFinishArgs<Bf16>& args) {
@@ -86,8 +86,8 @@ void CudaOps::KvFinish(int rank, const KvFinishArgs<Bf16>& args) {
                         .quant_group = config_.fake_quant_group(),
                         .out = args.out,
                         .out_rows = args.out_rows},
-                       stream_.get());
-  Check(rank, cudaPeekAtLastError());
+                       stream());
+  CheckLaunch("KvFinish");
 }
 
 void CudaOps::QueryFinish(int rank, const QueryFinishArgs& args) {
@@ -101,15 +101,15 @@ void CudaOps::QueryFinish(int rank, const QueryFinishArgs& args) {
                            .rope_dims = config_.rope_dims,
                            .is_normed = config_.arch == Arch::kV4,
                            .eps = config_.norm_eps},
-                          stream_.get());
-  Check(rank, cudaPeekAtLastError());
+                          stream());
+  CheckLaunch("QueryFinish");
 }
 
 void CudaOps::Embed(int rank, const EmbedArgs<Bf16>& args) {
   if (args.rows == 0) return;
   cuda::LaunchEmbed({args.ids, args.rows, cuda::DeviceViewOf(args.embed), args.streams, args.pre},
-                    stream_.get());
-  Check(rank, cudaPeekAtLastError());
+                    stream());
+  CheckLaunch("Embed");
 }
 
 void CudaOps::Mix(int rank, const MixArgs<Bf16>& args) {
@@ -117,30 +117,30 @@ void CudaOps::Mix(int rank, const MixArgs<Bf16>& args) {
   cuda::LaunchMix({args.streams, args.weights.fn, kMixOutputs, args.rows, config_.dim,
                    config_.norm_eps, stream_dots_.data()},
                   args.weights.scale, args.weights.base, config_.hc_eps,
-                  config_.sinkhorn_iterations, args.mix, stream_.get());
-  Check(rank, cudaPeekAtLastError());
+                  config_.sinkhorn_iterations, args.mix, stream());
+  CheckLaunch("Mix");
 }
 
 void CudaOps::HeadMix(int rank, const HeadMixArgs<Bf16>& args) {
   if (args.rows == 0) return;
   cuda::LaunchHeadMix({args.streams, args.fn, kStreams, args.rows, config_.dim, config_.norm_eps,
                        stream_dots_.data()},
-                      args.scale, args.base, config_.hc_eps, args.pre, stream_.get());
-  Check(rank, cudaPeekAtLastError());
+                      args.scale, args.base, config_.hc_eps, args.pre, stream());
+  CheckLaunch("HeadMix");
 }
 
 void CudaOps::Collapse(int rank, const CollapseArgs<Bf16>& args) {
   if (args.rows == 0) return;
   cuda::LaunchCollapse({args.streams, args.weights, args.weight_stride, args.pick.take,
                         args.pick.of, args.rows, config_.dim, args.x},
-                       stream_.get());
-  Check(rank, cudaPeekAtLastError());
+                       stream());
+  CheckLaunch("Collapse");
 }
 
 void CudaOps::Update(int rank, const UpdateArgs<Bf16>& args) {
   if (args.rows == 0) return;
-  cuda::LaunchUpdate(args.streams, args.y, args.mix, args.rows, config_.dim, stream_.get());
-  Check(rank, cudaPeekAtLastError());
+  cuda::LaunchUpdate(args.streams, args.y, args.mix, args.rows, config_.dim, stream());
+  CheckLaunch("Update");
 }
 
 void CudaOps::Attention(int rank, const AttentionArgs<Bf16>& args) {
@@ -161,8 +161,8 @@ void CudaOps::Attention(int rank, const AttentionArgs<Bf16>& args) {
                          .block_rows = kBlockRows,
                          .score_scale = score_scale_,
                          .o = args.o},
-                        stream_.get());
-  Check(rank, cudaPeekAtLastError());
+                        stream());
+  CheckLaunch("Attention");
 }
 
 void CudaOps::GroupedOutput(int rank, const GroupedOutputArgs& args) {
@@ -178,7 +178,7 @@ void CudaOps::GroupedOutput(int rank, const GroupedOutputArgs& args) {
                                .inputs = inputs,
                                .outputs = outputs,
                                .z = args.z},
-                              stream_.get());
+                              stream());
   } else {
     for (int group = 0; group < args.groups; ++group) {
       RunProduct(args.wo_a->slices[group], args.o + int64_t{group} * inputs,
@@ -186,7 +186,7 @@ void CudaOps::GroupedOutput(int rank, const GroupedOutputArgs& args) {
                  int64_t{args.groups} * outputs);
     }
   }
-  Check(rank, cudaPeekAtLastError());
+  CheckLaunch("GroupedOutput");
 }
 
 void CudaOps::Router(int rank, const RouterArgs& args) {
@@ -202,20 +202,21 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
                       .logits = args.logits,
                       .choices = args.choices,
                       .error = error_words_.data() + rank},
-                     stream_.get());
-  Check(rank, cudaPeekAtLastError());
+                     stream());
+  CheckLaunch("Router");
 }
 
 // One launch per width that the stage's experts have; a job of another width leaves at once. The
 // shared expert's few jobs, the last ones, are split over K instead.
 void CudaOps::RunExpertProducts(const ExpertTable& table, const cuda::LinearJobs& jobs,
                                 std::span<const exl3::MatrixView* const> shared) {
-  cuda::LaunchPrepareRows(jobs, workspace(), stream_.get());
+  cuda::LaunchPrepareRows(jobs, workspace(), stream());
   const int shared_count = static_cast<int>(shared.size());
   cuda::LinearJobs routed = jobs;
-  routed.job_count = jobs.job_count - shared_count;
+  routed.job_count = jobs.narrow_jobs;
+  routed.max_items = std::min(jobs.max_items, cuda::kRowsPerGroup);
   for (const int bits : table.bits) {
-    cuda::LaunchIntegerGemm(bits, routed, workspace(), 1, stream_.get());
+    cuda::LaunchIntegerGemm(bits, routed, workspace(), 1, stream());
   }
   cuda::LinearJobs last = jobs;
   last.list = jobs.list + routed.job_count;
@@ -226,15 +227,15 @@ void CudaOps::RunExpertProducts(const ExpertTable& table, const cuda::LinearJobs
   }
   for (const int bits : shared_bits) {
     cuda::LaunchIntegerGemm(bits, last, workspace(),
-                            SplitsOf(shared[0]->k, shared[0]->n, shared_count), stream_.get());
+                            SplitsOf(shared[0]->k, shared[0]->n, shared_count), stream());
   }
-  if (table.has_half) cuda::LaunchHalfGemm(jobs, workspace(), stream_.get());
+  if (table.has_half) cuda::LaunchHalfGemm(jobs, workspace(), stream());
 }
 
 void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   if (args.rows == 0) return;
   const ExpertTable& table = expert_tables_.at(args.stage->experts[0].w1.trellis);
-  const int jobs = std::min(args.rows * config_.experts_per_token, config_.experts) + 1;
+  const int jobs = args.rows * config_.experts_per_token + 1;
   const cuda::RouteLaunch route = {.choices = args.choices,
                                    .rows = args.rows,
                                    .top_k = config_.experts_per_token,
@@ -255,24 +256,26 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
                                    .item_rows = item_rows_.data(),
                                    .item_weights = item_weights_.data(),
                                    .row_items = row_items_.data()};
-  cuda::LaunchRoute(route, stream_.get());
+  cuda::LaunchRoute(route, stream());
   cuda::LinearJobs products;
   products.list = up_jobs_.data();
   products.job_count = 2 * jobs;
+  products.narrow_jobs = 2 * (jobs - 1);
   products.max_items = args.rows;
   products.max_outputs = route.channels;
   const RankExpert& shared = args.stage->shared;
   const exl3::MatrixView* up[] = {&shared.w1, &shared.w3};
   RunExpertProducts(table, products, up);
-  cuda::LaunchActivation(route, config_.swiglu_limit, stream_.get());
+  cuda::LaunchActivation(route, config_.swiglu_limit, stream());
   products.list = down_jobs_.data();
   products.job_count = route.halves * jobs;
+  products.narrow_jobs = route.halves * (jobs - 1);
   products.max_outputs = config_.dim;
   std::vector<const exl3::MatrixView*> down;
   for (const exl3::MatrixView& half : shared.w2) down.push_back(&half);
   RunExpertProducts(table, products, down);
-  cuda::LaunchCombine(route, args.partials, args.half_stride, stream_.get());
-  Check(rank, cudaPeekAtLastError());
+  cuda::LaunchCombine(route, args.partials, args.half_stride, stream());
+  CheckLaunch("Experts");
 }
 
 // BITS: half 0 + half 1, whoever holds them.
@@ -283,8 +286,8 @@ void CudaOps::AllReduce(std::span<const AllReduceArgs<Bf16>> ranks) {
   const float* half1 = is_split ? ranks[1].partials : half0 + ranks[0].half_stride;
   if (stands_in_) half1 = half0;
   cuda::LaunchAddHalves(half0, half1, int64_t{ranks[0].rows} * config_.dim, ranks[0].y,
-                        is_split ? ranks[1].y : nullptr, stream_.get());
-  Check(0, cudaPeekAtLastError());
+                        is_split ? ranks[1].y : nullptr, stream());
+  CheckLaunch("AllReduce");
 }
 
 void CudaOps::Markov(int rank, const MarkovArgs& args) {
@@ -297,12 +300,13 @@ void CudaOps::Markov(int rank, const MarkovArgs& args) {
                       .head = cuda::DeviceViewOf(args.head),
                       .vocab_begin = args.vocab_begin,
                       .requests = args.requests,
+                      .wants_second = args.wants_second,
                       .best = args.best,
                       .bias = args.bias,
                       .block_best = block_best_.data(),
                       .error = error_words_.data() + rank},
-                     stream_.get());
-  Check(rank, cudaPeekAtLastError());
+                     stream());
+  CheckLaunch("Markov");
 }
 
 void CudaOps::Exchange(std::span<const ExchangeArgs> ranks) {
@@ -315,8 +319,8 @@ void CudaOps::Exchange(std::span<const ExchangeArgs> ranks) {
   for (size_t i = 0; i < ranks.size(); ++i) {
     launch.sides[i] = {ranks[i].best, ranks[i].token, ranks[i].runner_up, ranks[i].margin};
   }
-  cuda::LaunchExchange(launch, stream_.get());
-  Check(0, cudaPeekAtLastError());
+  cuda::LaunchExchange(launch, stream());
+  CheckLaunch("Exchange");
 }
 
 void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
@@ -331,8 +335,8 @@ void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
                           .block_rows = kBlockRows,
                           .dim = config_.dim,
                           .logits = args.logits},
-                         stream_.get());
-  Check(rank, cudaPeekAtLastError());
+                         stream());
+  CheckLaunch("Confidence");
 }
 
 }  // namespace tp2

@@ -17,10 +17,11 @@ inline constexpr int kRowsPerGroup = 4;
 
 constexpr int GroupsOf(int rows) { return (rows + kRowsPerGroup - 1) / kRowsPerGroup; }
 
-// exl3::MatrixView in device memory.
+// exl3::MatrixView in device memory, whole. The trellis of the mul1 codebook is repacked lane-major
+// (trellis.cuh); the others lie as in the checkpoint.
 struct DeviceMatrix {
   const uint16_t* trellis = nullptr;
-  int64_t tile_row_pitch = 0;  // 16-bit units
+  int64_t tile_row_pitch = 0;  // 16-bit units; without meaning when repacked
   const Fp16* suh = nullptr;
   const Fp16* svh = nullptr;
   int k = 0;
@@ -61,15 +62,16 @@ struct LinearJobs {
   LinearJob single;
   const LinearJob* list = nullptr;
   int job_count = 1;
-  int max_items = 0;   // of any job
-  int max_inputs = 0;  // largest k
+  int narrow_jobs = 0;  // this many, the first ones, have at most kRowsPerGroup items
+  int max_items = 0;    // of any job
+  int max_inputs = 0;   // largest k
   int max_outputs = 0;
 };
 
 // Rows between the input transform and the product.
 struct LinearWorkspace {
-  // Integer path: [group][k/16][32] words; word (column c, quarter a) of a k-tile holds inputs 2a,
-  // 2a+1, 2a+8, 2a+9 of column c = 2 * (item % 4) + (low part).
+  // Integer path: [group][k/64][32 lanes][4 k-tiles] words; the word of lane 4c + a of a k-tile
+  // holds inputs 2a, 2a+1, 2a+8, 2a+9 of column c = 2 * (item % 4) + (low part).
   uint32_t* quanta = nullptr;
   float* halves = nullptr;      // fp16 path: [group][4][k]; jobs of both paths may share a launch
   int64_t* row_sums = nullptr;  // [item] sum of the row's quanta
@@ -79,7 +81,7 @@ struct LinearWorkspace {
   unsigned int* arrivals = nullptr;
 };
 
-// First failure inside kernels; 0 means none. Latched by compare-and-swap.
+// First failure inside kernels; 0 means none (LatchError in warp.cuh).
 enum class KernelError : int { kNone = 0, kRouterNan = 1, kMarkovNan = 2 };
 
 // The matrices of one expert on one rank.

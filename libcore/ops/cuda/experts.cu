@@ -49,12 +49,13 @@ __device__ void WriteJobs(const RouteLaunch& args, int expert, const JobPlace& p
   }
 }
 
-// One block. Entry e = row * top_k + i: the i-th choice of a row.
+// One block. Entry e = row * top_k + i: the i-th choice of a row. An expert's rows become jobs of
+// at most kRowsPerGroup, so that the products need registers for one group only; few experts have
+// more.
 __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ RouteLaunch args) {
   __shared__ int ids[kMaxEntries];
   __shared__ int rows_of[kMaxEntries];
-  __shared__ int first_of_id[kMaxEntries];  // 1 for the entry with the lowest row of its expert
-  __shared__ int same_id[kMaxEntries];      // entries of this entry's expert
+  __shared__ int jobs_of[kMaxEntries];  // of the entry's expert; 0 but for its lowest row's entry
   const int entries = args.rows * args.top_k;
   const int e = threadIdx.x;
   const int row = e / args.top_k;
@@ -68,9 +69,8 @@ __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ 
     args.down_jobs[job].items = 0;
   }
   __syncthreads();
-  int position = 0, in_row = 0;
+  int position = 0, in_row = 0, same = 0, rank = 0;  // rank: among its expert's entries
   if (e < entries) {
-    int same = 0, is_first = 1;
     for (int other = 0; other < entries; ++other) {
       const int other_row = rows_of[other];
       if (ids[other] < ids[e]) {
@@ -80,12 +80,11 @@ __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ 
         ++same;
         if (other_row < row) {
           ++position;
-          is_first = 0;
+          ++rank;
         }
       }
     }
-    first_of_id[e] = is_first;
-    same_id[e] = same;
+    jobs_of[e] = rank == 0 ? GroupsOf(same) : 0;
     args.item_rows[position] = row;
     args.item_weights[position] = args.choices[row].weights[e % args.top_k];
     args.row_items[row * args.top_k + in_row] = position;
@@ -96,18 +95,17 @@ __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ 
   }
   __syncthreads();
   const bool writes_shared = e == kThreads - 1;
-  if (!writes_shared && (e >= entries || first_of_id[e] == 0)) return;
-  JobPlace place = {0, 0, position, 0};
+  if (!writes_shared && (e >= entries || rank % kRowsPerGroup != 0)) return;
+  int jobs_before = 0;
   for (int other = 0; other < entries; ++other) {
-    if (first_of_id[other] == 0 || (!writes_shared && ids[other] >= ids[e])) continue;
-    ++place.job;
-    place.first_group += GroupsOf(same_id[other]);
+    if (writes_shared || ids[other] < ids[e]) jobs_before += jobs_of[other];
   }
+  // A routed job is one group, so its number is its group's too.
   if (writes_shared) {
-    WriteJobs(args, args.expert_count, {last_job, args.rows, entries, place.first_group});
+    WriteJobs(args, args.expert_count, {last_job, args.rows, entries, jobs_before});
   } else {
-    place.items = same_id[e];
-    WriteJobs(args, ids[e], place);
+    const int job = jobs_before + rank / kRowsPerGroup;
+    WriteJobs(args, ids[e], {job, min(kRowsPerGroup, same - rank), position, job});
   }
 }
 

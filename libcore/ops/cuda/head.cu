@@ -10,29 +10,48 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kOutputsPerWarp = 8;
 
-__device__ TopTwo ShuffleXor(const TopTwo& best, int distance) {
-  return {{__shfl_xor_sync(kAllLanes, best.first.score, distance),
-           __shfl_xor_sync(kAllLanes, best.first.token, distance)},
-          {__shfl_xor_sync(kAllLanes, best.second.score, distance),
-           __shfl_xor_sync(kAllLanes, best.second.token, distance)}};
-}
+// With or without the second best: what a plain draft leaves out.
+template <bool kTwo>
+struct BestOf {
+  __device__ static void TakeInto(TopTwo& best, Scored candidate) {
+    if constexpr (kTwo) {
+      Take(best, candidate);
+    } else if (Beats(candidate, best.first)) {
+      best.first = candidate;
+    }
+  }
+  __device__ static TopTwo Merged(const TopTwo& a, const TopTwo& b) {
+    if constexpr (kTwo) return Merge(a, b);
+    return {Beats(a.first, b.first) ? a.first : b.first, kNoScore};
+  }
+  __device__ static TopTwo MergedAcross(const TopTwo& best, int distance) {
+    TopTwo other = {ShuffleXor(best.first, distance), kNoScore};
+    if constexpr (kTwo) other.second = ShuffleXor(best.second, distance);
+    return Merged(best, other);
+  }
+  __device__ static Scored ShuffleXor(Scored value, int distance) {
+    return {__shfl_xor_sync(kAllLanes, value.score, distance),
+            __shfl_xor_sync(kAllLanes, value.token, distance)};
+  }
+};
 
 // score = base + bf16(term) into best.
+template <bool kTwo>
 __device__ void TakeScore(const MarkovLaunch& args, int request, int v, float term, TopTwo& best) {
   if (args.bias != nullptr) args.bias[static_cast<int64_t>(request) * args.head.rows + v] = term;
   const float score = args.base[request * args.base_stride + v] + RoundToBf16(term);
   if (score != score) {
-    atomicCAS(args.error, 0, static_cast<int>(KernelError::kMarkovNan));
+    LatchError(args.error, KernelError::kMarkovNan);
     return;
   }
-  Take(best, {score, args.vocab_begin + v});
+  BestOf<kTwo>::TakeInto(best, {score, args.vocab_begin + v});
 }
 
 // Each warp takes groups of 8 vocabulary rows; a lane keeps the best two of the (row, request) sums
 // that end up in it. block_best[block][request]. Dynamic shared memory: the embedded previous
 // tokens [requests][rank].
 // BITS: the order of (score, token) is total, so the order of merging cannot matter.
-template <int kRequests>
+template <int kRequests, bool kTwo>
 __global__ void __launch_bounds__(kThreads)
     MarkovKernel(const __grid_constant__ MarkovLaunch args) {
   extern __shared__ __align__(16) float embedded[];
@@ -59,35 +78,38 @@ __global__ void __launch_bounds__(kThreads)
     for (int o = 0; o < kOutputsPerWarp; ++o) rows[o] = min(first + o, vocab - 1);
     const float term =
         WarpDots<kOutputsPerWarp, kRequests>(form, columns, rows, embedded, columns, args.requests);
-    if (takes && first + output < vocab) TakeScore(args, request, first + output, term, best);
+    if (takes && first + output < vocab) {
+      TakeScore<kTwo>(args, request, first + output, term, best);
+    }
   }
   warp_best[warp][lane] = best;
   __syncthreads();
   if (warp != 0) return;
-  for (int w = 1; w < kWarps; ++w) best = Merge(best, warp_best[w][lane]);
+  for (int w = 1; w < kWarps; ++w) best = BestOf<kTwo>::Merged(best, warp_best[w][lane]);
   // The three highest lane bits number outputs, the ones below them requests.
   for (int distance = 16; distance >= 4; distance /= 2) {
-    best = Merge(best, ShuffleXor(best, distance));
+    best = BestOf<kTwo>::MergedAcross(best, distance);
   }
   if (lane < 4 && takes) args.block_best[blockIdx.x * args.requests + request] = best;
 }
 
 // One block per request.
+template <bool kTwo>
 __global__ void __launch_bounds__(kThreads)
     MergeBestKernel(const TopTwo* block_best, int blocks, int requests, TopTwo* best) {
   __shared__ TopTwo warp_best[kWarps];
   const int request = static_cast<int>(blockIdx.x);
   TopTwo merged = {kNoScore, kNoScore};
   for (int b = threadIdx.x; b < blocks; b += kThreads) {
-    merged = Merge(merged, block_best[b * requests + request]);
+    merged = BestOf<kTwo>::Merged(merged, block_best[b * requests + request]);
   }
   for (int distance = 16; distance > 0; distance /= 2) {
-    merged = Merge(merged, ShuffleXor(merged, distance));
+    merged = BestOf<kTwo>::MergedAcross(merged, distance);
   }
   if (threadIdx.x % 32 == 0) warp_best[threadIdx.x / 32] = merged;
   __syncthreads();
   if (threadIdx.x != 0) return;
-  for (int w = 1; w < kWarps; ++w) merged = Merge(merged, warp_best[w]);
+  for (int w = 1; w < kWarps; ++w) merged = BestOf<kTwo>::Merged(merged, warp_best[w]);
   best[request] = merged;
 }
 
@@ -103,6 +125,7 @@ __global__ void ExchangeKernel(const __grid_constant__ ExchangeLaunch args) {
   for (int s = 0; s < 2; ++s) {
     if (s >= args.side_count) break;
     args.sides[s].token[request * args.token_stride] = best.first.token;
+    if (args.sides[s].margin == nullptr) continue;
     args.sides[s].runner_up[request * args.result_stride] = best.second.token;
     args.sides[s].margin[request * args.result_stride] = best.first.score - best.second.score;
   }
@@ -110,20 +133,30 @@ __global__ void ExchangeKernel(const __grid_constant__ ExchangeLaunch args) {
 
 }  // namespace
 
-void LaunchMarkov(const MarkovLaunch& args, cudaStream_t stream) {
+namespace {
+
+template <bool kTwo>
+void LaunchMarkovOf(const MarkovLaunch& args, cudaStream_t stream) {
   const int per_block = kWarps * kOutputsPerWarp;
   const int needed = (args.head.rows + per_block - 1) / per_block;
   const int blocks = needed < kMarkovBlocks ? needed : kMarkovBlocks;
   const size_t shared_bytes = sizeof(float) * args.requests * args.embed.columns;
   if (args.requests == 1) {
-    MarkovKernel<1><<<blocks, kThreads, shared_bytes, stream>>>(args);
+    MarkovKernel<1, kTwo><<<blocks, kThreads, shared_bytes, stream>>>(args);
   } else if (args.requests == 2) {
-    MarkovKernel<2><<<blocks, kThreads, shared_bytes, stream>>>(args);
+    MarkovKernel<2, kTwo><<<blocks, kThreads, shared_bytes, stream>>>(args);
   } else {
-    MarkovKernel<4><<<blocks, kThreads, shared_bytes, stream>>>(args);
+    MarkovKernel<4, kTwo><<<blocks, kThreads, shared_bytes, stream>>>(args);
   }
-  MergeBestKernel<<<args.requests, kThreads, 0, stream>>>(args.block_best, blocks, args.requests,
-                                                          args.best);
+  MergeBestKernel<kTwo>
+      <<<args.requests, kThreads, 0, stream>>>(args.block_best, blocks, args.requests, args.best);
+}
+
+}  // namespace
+
+void LaunchMarkov(const MarkovLaunch& args, cudaStream_t stream) {
+  if (args.wants_second) return LaunchMarkovOf<true>(args, stream);
+  LaunchMarkovOf<false>(args, stream);
 }
 
 void LaunchExchange(const ExchangeLaunch& args, cudaStream_t stream) {

@@ -1,7 +1,9 @@
 // The exact integer product (exl3/linear.h) on the integer tensor core, for one trellis width K.
 //
-// A block owns 128 outputs and a range of K; a warp owns two columns of 16 x 16 tiles and every
-// second k-tile, so that what it loads of the activations serves two tiles.
+// A block owns 128 outputs and a range of K. A warp owns 64 of the outputs and every n-th unit of
+// 64 inputs (trellis.cuh), n the warps that share a column. It copies its weights ahead of the
+// arithmetic into slots of shared memory of its own, so that no warp waits for another before the
+// sums meet.
 // The four bytes of a weight's 32-bit product are four u8 elements of operand A; operand B holds an
 // activation's int8 part four times, so the tensor core adds the byte sum for us. The high and the
 // low part of a row are neighbouring columns, so one lane ends up with both. Fragment mapping:
@@ -9,8 +11,6 @@
 //
 // BITS: all sums are integers; the only rounding is fp32(T), then the transform and two products.
 #pragma once
-
-#include <cuda_pipeline_primitives.h>
 
 #include <cstdint>
 
@@ -21,21 +21,28 @@
 
 namespace tp2::cuda {
 
-inline constexpr int kGemmThreads = 256;
-inline constexpr int kBlockTiles = 8;  // columns of tiles of a block
-inline constexpr int kWarpTiles = 2;   // columns of a warp
 inline constexpr int kBlockOutputs = 128;
+inline constexpr int kBlockColumns = kBlockOutputs / kUnitOutputs;  // units side by side
+inline constexpr int kUnitSide = 4;                                 // tiles of a unit each way
+// Items of the block's sums start on different banks.
+inline constexpr int kSumPitch = kBlockOutputs + 8;
 
-template <int K>
-struct GemmShared {
-  static constexpr int kTileBytes = 32 * K;
-  // k-tiles per pipeline stage and stages: long stages for few barriers, within 40 KB.
-  static constexpr int kStageTiles = K <= 6 ? 8 : 4;
-  static constexpr int kStages = K == 5 || K == 6 ? 3 : 4;
-  static constexpr int kStageBytes = kStageTiles * kBlockTiles * kTileBytes;
-  static constexpr int kSumBytes = kRowsPerPass * kBlockOutputs * 8;
-  static constexpr int kBytes =
-      kStages * kStageBytes > kSumBytes ? kStages* kStageBytes : kSumBytes;
+// What a kernel variant is made of: how many groups of rows it can hold, and the threads and blocks
+// of a multiprocessor that its registers leave room for.
+template <int K, int kMaxGroupsOfVariant>
+struct GemmShape {
+  static constexpr int kMaxGroups = kMaxGroupsOfVariant;
+  // One group is mostly experts: many short jobs, for which small blocks balance better.
+  static constexpr int kWarps = kMaxGroups == 1 ? 4 : kMaxGroups == 2 ? 8 : 6;
+  static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kBlocks = kMaxGroups == 1 ? 6 : 2;
+  static constexpr int kParts = kWarps / kBlockColumns;  // of a column's units
+  // Slots of a warp: 4 KB or more under way cover the memory's latency.
+  static constexpr int kSlots = K <= 2 ? 4 : K <= 4 ? 3 : 2;
+  static constexpr int kUnitVectors = 32 * K;  // 16 bytes each
+  static constexpr int kSlotBytes = kWarps * kSlots * kUnitVectors * 16;
+  static constexpr int kSumBytes = 2 * kMaxGroups * kRowsPerGroup * kSumPitch * 4;
+  static constexpr int kSharedBytes = kSlotBytes > kSumBytes ? kSlotBytes : kSumBytes;
 };
 
 __device__ inline void MmaU8S8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -45,21 +52,16 @@ __device__ inline void MmaU8S8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0,
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Starts copying stage `stage` (of the block's range) into shared memory; past the end, nothing.
-template <int K>
-__device__ inline void LoadStage(const DeviceMatrix& matrix, int k_tile, int k_tile_end,
-                                 char* shared) {
-  using Shared = GemmShared<K>;
-  constexpr int kRowChunks = kBlockTiles * Shared::kTileBytes / 16;
-  const int64_t pitch_bytes = matrix.tile_row_pitch * 2;
-  const char* corner = reinterpret_cast<const char*>(matrix.trellis) + k_tile * pitch_bytes +
-                       static_cast<int64_t>(blockIdx.x) * kBlockTiles * Shared::kTileBytes;
-  for (int i = threadIdx.x; i < Shared::kStageTiles * kRowChunks; i += kGemmThreads) {
-    const int row = i / kRowChunks;
-    if (k_tile + row >= k_tile_end) break;
-    __pipeline_memcpy_async(shared + i * 16, corner + row * pitch_bytes + i % kRowChunks * 16, 16);
+// Where the int32 sums of a block's warps meet: shared memory, [item][kSumPitch] of each part.
+struct BlockSums {
+  int* high;
+  int* low;
+
+  __device__ long long At(int item, int output) const {
+    const int i = item * kSumPitch + output;
+    return 254LL * high[i] + low[i];
   }
-}
+};
 
 // y of one item and the block's 128 outputs from the exact sums, by one warp.
 __device__ inline void StoreOutputs(const LinearJob& job, const LinearWorkspace& work, int item,
@@ -81,12 +83,13 @@ __device__ inline void StoreOutputs(const LinearJob& job, const LinearWorkspace&
   *reinterpret_cast<float4*>(job.y + item * job.y_stride + column) = y;
 }
 
-// The whole sums of a block are in shared memory: [item][128].
+// The sums of a block that holds all of K.
 __device__ inline void FinishWhole(const LinearJob& job, const LinearWorkspace& work,
-                                   const long long* sums) {
-  for (int item = threadIdx.x / 32; item < job.items; item += kGemmThreads / 32) {
-    const long long* from = sums + item * kBlockOutputs + threadIdx.x % 32 * 4;
-    const long long four[4] = {from[0], from[1], from[2], from[3]};
+                                   const BlockSums& sums) {
+  for (int item = threadIdx.x / 32; item < job.items; item += blockDim.x / 32) {
+    long long four[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) four[j] = sums.At(item, threadIdx.x % 32 * 4 + j);
     StoreOutputs(job, work, item, four);
   }
 }
@@ -94,16 +97,16 @@ __device__ inline void FinishWhole(const LinearJob& job, const LinearWorkspace& 
 // Adds the block's part to the workspace; the last block of the 128 outputs finishes them and
 // leaves the workspace zero for the next launch.
 __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& work,
-                                   const long long* sums) {
+                                   const BlockSums& sums) {
   __shared__ bool is_last;
   const int64_t n = job.matrix.n;
   unsigned long long* totals = work.partial_sums +
                                static_cast<int64_t>(blockIdx.z) * kRowsPerPass * n +
                                static_cast<int64_t>(blockIdx.x) * kBlockOutputs;
   unsigned int* arrivals = work.arrivals + blockIdx.z * gridDim.x + blockIdx.x;
-  for (int i = threadIdx.x; i < job.items * kBlockOutputs; i += kGemmThreads) {
-    atomicAdd(totals + i / kBlockOutputs * n + i % kBlockOutputs,
-              static_cast<unsigned long long>(sums[i]));
+  for (int i = threadIdx.x; i < job.items * kBlockOutputs; i += blockDim.x) {
+    const int item = i / kBlockOutputs, output = i % kBlockOutputs;
+    atomicAdd(totals + item * n + output, static_cast<unsigned long long>(sums.At(item, output)));
   }
   __threadfence();
   __syncthreads();
@@ -114,7 +117,7 @@ __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& 
   __syncthreads();
   if (!is_last) return;
   __threadfence();
-  for (int item = threadIdx.x / 32; item < job.items; item += kGemmThreads / 32) {
+  for (int item = threadIdx.x / 32; item < job.items; item += blockDim.x / 32) {
     unsigned long long* from = totals + item * n + threadIdx.x % 32 * 4;
     long long four[4];
 #pragma unroll
@@ -126,96 +129,128 @@ __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& 
   }
 }
 
-// Adds the warp's tiles of one k-tile. tiles: the warp's first tile in shared memory.
+// Adds one unit. values: the lane's words of the unit's first k-tile, one per group; then of the
+// next unit's. They are loaded a k-tile ahead.
 template <int K, int kGroups>
-__device__ inline void AddKTile(const TileWindow<K>& window, const char* tiles,
-                                const uint32_t* quanta, int64_t group_stride,
-                                int (&sums)[kWarpTiles][kGroups][4]) {
-  uint32_t v[kGroups];
+__device__ inline void AddUnit(const LaneUnit<K>& unit, const uint32_t* quanta,
+                               const uint32_t* next_quanta, int64_t group_stride,
+                               uint32_t (&values)[kGroups], int (&sums)[kUnitSide][kGroups][4]) {
 #pragma unroll
-  for (int g = 0; g < kGroups; ++g) v[g] = __ldg(quanta + g * group_stride);
-#pragma unroll
-  for (int t = 0; t < kWarpTiles; ++t) {
-    uint32_t p[8];
-    window.States(reinterpret_cast<const uint32_t*>(tiles + t * GemmShared<K>::kTileBytes), p);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) p[j] = p[j] * kExl3Mul1Multiplier;
-    const uint32_t first[4] = {p[0], p[4], p[1], p[5]};
-    const uint32_t second[4] = {p[2], p[6], p[3], p[7]};
+  for (int k_tile = 0; k_tile < kUnitSide; ++k_tile) {
+    uint32_t four[kGroups][4];  // each value's byte four times
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      MmaU8S8(sums[t][g], first, __byte_perm(v[g], 0, 0x0000), __byte_perm(v[g], 0, 0x1111));
-      MmaU8S8(sums[t][g], second, __byte_perm(v[g], 0, 0x2222), __byte_perm(v[g], 0, 0x3333));
+      const uint32_t v = values[g];
+      values[g] =
+          __ldg((k_tile + 1 < kUnitSide ? quanta + k_tile + 1 : next_quanta) + g * group_stride);
+      four[g][0] = __byte_perm(v, 0, 0x0000);
+      four[g][1] = __byte_perm(v, 0, 0x1111);
+      four[g][2] = __byte_perm(v, 0, 0x2222);
+      four[g][3] = __byte_perm(v, 0, 0x3333);
     }
-  }
-}
-
-// Both warps of a pair of columns put their sums together in shared memory: [item][128].
-template <int kGroups>
-__device__ inline void GatherSums(const LinearJob& job, int first_column, int k_half,
-                                  const int (&sums)[kWarpTiles][kGroups][4], long long* totals) {
-  const int lane = threadIdx.x % 32;
-  for (int turn = 0; turn < 2; ++turn) {
-    if (turn == k_half) {
+    uint32_t in_front = 0;
 #pragma unroll
-      for (int t = 0; t < kWarpTiles; ++t) {
+    for (int column = 0; column < kUnitSide; ++column) {
+      const int tile = kUnitSide * k_tile + column;
+      if (column % 2 == 0) in_front = BitsInFront(unit, tile);
+      uint32_t p[8];
+      TileStates(unit, tile, in_front, p);
 #pragma unroll
-        for (int g = 0; g < kGroups; ++g) {
-          const int item = kRowsPerGroup * g + lane % 4;
-          if (item >= job.items) continue;
-          long long* to = totals + item * kBlockOutputs + first_column + t * 16 + lane / 4;
-          const long long low = 254LL * sums[t][g][0] + sums[t][g][1];
-          const long long high = 254LL * sums[t][g][2] + sums[t][g][3];
-          to[0] = turn == 0 ? low : to[0] + low;
-          to[8] = turn == 0 ? high : to[8] + high;
-        }
+      for (int j = 0; j < 8; ++j) p[j] = p[j] * kExl3Mul1Multiplier;
+      const uint32_t first[4] = {p[0], p[4], p[1], p[5]};
+      const uint32_t second[4] = {p[2], p[6], p[3], p[7]};
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+        MmaU8S8(sums[column][g], first, four[g][0], four[g][1]);
+        MmaU8S8(sums[column][g], second, four[g][2], four[g][3]);
       }
     }
-    __syncthreads();
   }
 }
 
-template <int K, int kGroups>
-__device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& work, char* shared) {
-  using Shared = GemmShared<K>;
-  constexpr int kStages = Shared::kStages, kStageTiles = Shared::kStageTiles;
-  const int lane = threadIdx.x % 32;
-  const int pair = threadIdx.x / 32 % 4;
-  const int k_half = threadIdx.x / 128;
-  const int k_tiles = job.matrix.k / 16;
-  const int steps = job.matrix.k / 128;  // ranges are whole 128-blocks
-  const int begin = steps * static_cast<int>(blockIdx.y) / static_cast<int>(gridDim.y) * 8;
-  const int end = steps * static_cast<int>(blockIdx.y + 1) / static_cast<int>(gridDim.y) * 8;
-  const TileWindow<K> window(lane);
-  const int64_t group_stride = static_cast<int64_t>(k_tiles) * 32;
-  const uint32_t* quanta = work.quanta + job.first_group * group_stride + lane;
-  int sums[kWarpTiles][kGroups][4] = {};
-  for (int s = 0; s < kStages - 1; ++s) {
-    LoadStage<K>(job.matrix, begin + s * kStageTiles, end, shared + s * Shared::kStageBytes);
-    __pipeline_commit();
+// The sums of all warps into shared memory. Integer adds commute, so atomics need no turns.
+template <int kGroups>
+__device__ inline void GatherSums(const LinearJob& job, int first_column,
+                                  const int (&sums)[kUnitSide][kGroups][4],
+                                  const BlockSums& totals) {
+  __syncthreads();  // the sums lie where other warps' slots were
+  for (int i = threadIdx.x; i < job.items * kSumPitch; i += blockDim.x) {
+    totals.high[i] = 0;
+    totals.low[i] = 0;
   }
-  int stage = 0;
-  for (int k_tile = begin; k_tile < end; k_tile += kStageTiles) {
-    __pipeline_wait_prior(kStages - 2);
-    __syncthreads();
-    const int next = (stage + kStages - 1) % kStages;
-    LoadStage<K>(job.matrix, k_tile + (kStages - 1) * kStageTiles, end,
-                 shared + next * Shared::kStageBytes);
-    __pipeline_commit();
-    const char* tiles =
-        shared + stage * Shared::kStageBytes + pair * kWarpTiles * Shared::kTileBytes;
-#pragma unroll
-    for (int i = 0; i < kStageTiles; i += 2) {
-      AddKTile<K, kGroups>(window, tiles + (i + k_half) * kBlockTiles * Shared::kTileBytes,
-                           quanta + static_cast<int64_t>(k_tile + i + k_half) * 32, group_stride,
-                           sums);
-    }
-    stage = (stage + 1) % kStages;
-  }
-  __pipeline_wait_prior(0);
   __syncthreads();
-  long long* totals = reinterpret_cast<long long*>(shared);
-  GatherSums<kGroups>(job, pair * kWarpTiles * 16, k_half, sums, totals);
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    const int item = kRowsPerGroup * g + lane % 4;
+    if (item >= job.items) continue;
+#pragma unroll
+    for (int column = 0; column < kUnitSide; ++column) {
+      const int at = item * kSumPitch + first_column + column * 16 + lane / 4;
+      atomicAdd(totals.high + at, sums[column][g][0]);
+      atomicAdd(totals.low + at, sums[column][g][1]);
+      atomicAdd(totals.high + at + 8, sums[column][g][2]);
+      atomicAdd(totals.low + at + 8, sums[column][g][3]);
+    }
+  }
+  __syncthreads();
+}
+
+// This warp's units of the block's range of K, summed. slots: the warp's own.
+template <class Shape, int K, int kGroups>
+__device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& work, int column,
+                                int k_part, uint4* slots, int (&sums)[kUnitSide][kGroups][4]) {
+  constexpr int kParts = Shape::kParts, kSlots = Shape::kSlots;
+  constexpr int kUnitVectors = Shape::kUnitVectors;
+  const int lane = threadIdx.x % 32;
+  const int unit_count = job.matrix.k / kUnitInputs;
+  const int steps = job.matrix.k / 128;  // ranges are whole 128-blocks
+  const int begin = steps * static_cast<int>(blockIdx.y) / static_cast<int>(gridDim.y) * 2;
+  const int end = steps * static_cast<int>(blockIdx.y + 1) / static_cast<int>(gridDim.y) * 2;
+  const int64_t group_stride = static_cast<int64_t>(unit_count) * 128;
+  const uint32_t* quanta = work.quanta + job.first_group * group_stride + 4 * lane;
+  const int column_unit = static_cast<int>(blockIdx.x) * kBlockColumns + column;
+  const uint4* units = reinterpret_cast<const uint4*>(job.matrix.trellis) +
+                       static_cast<int64_t>(column_unit) * unit_count * kUnitVectors;
+#pragma unroll
+  for (int i = 0; i < kSlots; ++i) {
+    const int u = begin + k_part + i * kParts;
+    if (u < end) {
+      CopyUnit<K>(units + static_cast<int64_t>(u) * kUnitVectors, slots + i * kUnitVectors);
+    }
+    __pipeline_commit();
+  }
+  uint32_t values[kGroups];
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    values[g] = __ldg(quanta + g * group_stride + static_cast<int64_t>(begin + k_part) * 128);
+  }
+  int i = 0;
+  for (int u = begin + k_part; u < end; u += kParts) {
+    uint4* slot = slots + i * kUnitVectors;
+    LaneUnit<K> unit;
+    __pipeline_wait_prior(kSlots - 1);
+    unit.Load(slot);
+    const int next = u + kSlots * kParts;
+    if (next < end) CopyUnit<K>(units + static_cast<int64_t>(next) * kUnitVectors, slot);
+    __pipeline_commit();
+    const uint32_t* now = quanta + static_cast<int64_t>(u) * 128;
+    AddUnit<K, kGroups>(unit, now, u + kParts < end ? now + kParts * 128 : now, group_stride,
+                        values, sums);
+    i = i + 1 == kSlots ? 0 : i + 1;
+  }
+}
+
+template <class Shape, int K, int kGroups>
+__device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& work, uint4* shared) {
+  const int warp = threadIdx.x / 32;
+  const int column = warp % kBlockColumns;
+  int sums[kUnitSide][kGroups][4] = {};
+  SumUnits<Shape, K, kGroups>(job, work, column, warp / kBlockColumns,
+                              shared + warp * Shape::kSlots * Shape::kUnitVectors, sums);
+  int* const high = reinterpret_cast<int*>(shared);
+  const BlockSums totals = {high, high + Shape::kMaxGroups * kRowsPerGroup * kSumPitch};
+  GatherSums<kGroups>(job, column * kUnitOutputs, sums, totals);
   if (gridDim.y == 1) {
     FinishWhole(job, work, totals);
   } else {
@@ -223,49 +258,78 @@ __device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& wor
   }
 }
 
-// Most groups of the two variants: few rows leave registers for more resident blocks.
+// Most groups of the variants: few rows leave registers for more resident warps.
+inline constexpr int kOneGroup = 1;
 inline constexpr int kFewGroups = 2;
 inline constexpr int kManyGroups = GroupsOf(kRowsPerPass);
 
 // Grid: x = blocks of 128 outputs, y = parts of K, z = jobs. Jobs of another width are skipped.
 template <int K, int kMaxGroups>
-__global__ void __launch_bounds__(kGemmThreads, kMaxGroups == kFewGroups ? 4 : 2)
+__global__ void __launch_bounds__(GemmShape<K, kMaxGroups>::kThreads,
+                                  GemmShape<K, kMaxGroups>::kBlocks)
     IntegerGemmKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
-  __shared__ __align__(16) char shared[GemmShared<K>::kBytes];
+  using Shape = GemmShape<K, kMaxGroups>;
+  extern __shared__ uint4 shared[];
   const LinearJob& job = jobs.list != nullptr ? jobs.list[blockIdx.z] : jobs.single;
   if (job.items == 0 || job.matrix.bits != K || job.matrix.codebook != kCodebookMul1) return;
   if (static_cast<int>(blockIdx.x) * kBlockOutputs >= job.matrix.n) return;
   const int groups = GroupsOf(job.items);
-  if constexpr (kMaxGroups == kFewGroups) {
-    if (groups == 1) return GemmBody<K, 1>(job, work, shared);
-    return GemmBody<K, 2>(job, work, shared);
+  if constexpr (kMaxGroups <= kFewGroups) {
+    if constexpr (kMaxGroups == kFewGroups) {
+      if (groups == 2) return GemmBody<Shape, K, 2>(job, work, shared);
+    }
+    return GemmBody<Shape, K, 1>(job, work, shared);
   } else {
     switch (groups) {
       case 1:
-        return GemmBody<K, 1>(job, work, shared);
+        return GemmBody<Shape, K, 1>(job, work, shared);
       case 2:
-        return GemmBody<K, 2>(job, work, shared);
+        return GemmBody<Shape, K, 2>(job, work, shared);
       case 3:
-        return GemmBody<K, 3>(job, work, shared);
+        return GemmBody<Shape, K, 3>(job, work, shared);
       case 4:
       case 5:
-        return GemmBody<K, 5>(job, work, shared);
+        return GemmBody<Shape, K, 5>(job, work, shared);
       default:
-        return GemmBody<K, 6>(job, work, shared);
+        return GemmBody<Shape, K, 6>(job, work, shared);
     }
   }
+}
+
+template <int K, int kMaxGroups>
+void LaunchVariant(const LinearJobs& jobs, const LinearWorkspace& work, int splits,
+                   cudaStream_t stream) {
+  using Shape = GemmShape<K, kMaxGroups>;
+  const dim3 grid(static_cast<unsigned>(jobs.max_outputs / kBlockOutputs),
+                  static_cast<unsigned>(splits), static_cast<unsigned>(jobs.job_count));
+  IntegerGemmKernel<K, kMaxGroups>
+      <<<grid, Shape::kThreads, Shape::kSharedBytes, stream>>>(jobs, work);
 }
 
 template <int K>
 void LaunchIntegerGemmOf(const LinearJobs& jobs, const LinearWorkspace& work, int splits,
                          cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(jobs.max_outputs / kBlockOutputs),
-                  static_cast<unsigned>(splits), static_cast<unsigned>(jobs.job_count));
-  if (GroupsOf(jobs.max_items) <= kFewGroups) {
-    IntegerGemmKernel<K, kFewGroups><<<grid, kGemmThreads, 0, stream>>>(jobs, work);
-  } else {
-    IntegerGemmKernel<K, kManyGroups><<<grid, kGemmThreads, 0, stream>>>(jobs, work);
+  const int groups = GroupsOf(jobs.max_items);
+  if (groups <= kOneGroup) return LaunchVariant<K, kOneGroup>(jobs, work, splits, stream);
+  if (groups <= kFewGroups) return LaunchVariant<K, kFewGroups>(jobs, work, splits, stream);
+  LaunchVariant<K, kManyGroups>(jobs, work, splits, stream);
+}
+
+// Loads the variants of one width now and allows them their shared memory.
+template <int K, int kMaxGroups>
+cudaError_t PreloadVariant() {
+  return cudaFuncSetAttribute(IntegerGemmKernel<K, kMaxGroups>,
+                              cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              GemmShape<K, kMaxGroups>::kSharedBytes);
+}
+
+template <int K>
+cudaError_t PreloadIntegerGemmOf() {
+  for (const auto preload : {PreloadVariant<K, kOneGroup>, PreloadVariant<K, kFewGroups>,
+                             PreloadVariant<K, kManyGroups>}) {
+    if (const cudaError_t error = preload(); error != cudaSuccess) return error;
   }
+  return cudaSuccess;
 }
 
 }  // namespace tp2::cuda

@@ -17,7 +17,8 @@ void LaunchIntegerGemm12(int bits, const LinearJobs& jobs, const LinearWorkspace
 cudaError_t PreloadIntegerGemm12() {
 #define TP2_INTEGER_GEMM_12
 #include "libcore/ops/cuda/kernel_list.inc"
-  return cudaSuccess;
+  if (const cudaError_t error = PreloadIntegerGemmOf<1>(); error != cudaSuccess) return error;
+  return PreloadIntegerGemmOf<2>();
 }
 
 }  // namespace tp2::cuda

@@ -17,7 +17,8 @@ void LaunchIntegerGemm34(int bits, const LinearJobs& jobs, const LinearWorkspace
 cudaError_t PreloadIntegerGemm34() {
 #define TP2_INTEGER_GEMM_34
 #include "libcore/ops/cuda/kernel_list.inc"
-  return cudaSuccess;
+  if (const cudaError_t error = PreloadIntegerGemmOf<3>(); error != cudaSuccess) return error;
+  return PreloadIntegerGemmOf<4>();
 }
 
 }  // namespace tp2::cuda

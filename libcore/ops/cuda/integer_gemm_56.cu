@@ -17,7 +17,8 @@ void LaunchIntegerGemm56(int bits, const LinearJobs& jobs, const LinearWorkspace
 cudaError_t PreloadIntegerGemm56() {
 #define TP2_INTEGER_GEMM_56
 #include "libcore/ops/cuda/kernel_list.inc"
-  return cudaSuccess;
+  if (const cudaError_t error = PreloadIntegerGemmOf<5>(); error != cudaSuccess) return error;
+  return PreloadIntegerGemmOf<6>();
 }
 
 }  // namespace tp2::cuda

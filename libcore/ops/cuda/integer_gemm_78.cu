@@ -17,7 +17,8 @@ void LaunchIntegerGemm78(int bits, const LinearJobs& jobs, const LinearWorkspace
 cudaError_t PreloadIntegerGemm78() {
 #define TP2_INTEGER_GEMM_78
 #include "libcore/ops/cuda/kernel_list.inc"
-  return cudaSuccess;
+  if (const cudaError_t error = PreloadIntegerGemmOf<7>(); error != cudaSuccess) return error;
+  return PreloadIntegerGemmOf<8>();
 }
 
 }  // namespace tp2::cuda

@@ -33,6 +33,10 @@ void LaunchIntegerGemm78(int bits, const LinearJobs& jobs, const LinearWorkspace
 // 3INST and mcg: fp32 sums in ascending k; jobs of other codebooks are skipped.
 void LaunchHalfGemm(const LinearJobs& jobs, const LinearWorkspace& work, cudaStream_t stream);
 
+// repack.cu. out: [k * n * bits / 16] units in the order of trellis.cuh, another array than the
+// matrix's. Load time only.
+void LaunchRepack(const DeviceMatrix& matrix, uint16_t* out, cudaStream_t stream);
+
 // rows.cu
 void LaunchWiden(const Bf16* in, int64_t count, float* out, cudaStream_t stream);
 struct RmsNormLaunch {
@@ -157,6 +161,7 @@ struct MarkovLaunch {
   DeviceHalf16 embed, head;
   int vocab_begin;
   int requests;
+  bool wants_second;
   TopTwo* best;
   float* bias;
   TopTwo* block_best;
@@ -166,7 +171,7 @@ void LaunchMarkov(const MarkovLaunch& args, cudaStream_t stream);
 struct ExchangeSide {
   const TopTwo* best;
   int32_t* token;
-  int32_t* runner_up;
+  int32_t* runner_up;  // null with margin
   float* margin;
 };
 struct ExchangeLaunch {
@@ -210,6 +215,7 @@ cudaError_t PreloadAttention();
 cudaError_t PreloadMatVec();
 cudaError_t PreloadHead();
 cudaError_t PreloadExperts();
+cudaError_t PreloadRepack();
 cudaError_t PreloadIntegerGemm12();
 cudaError_t PreloadIntegerGemm34();
 cudaError_t PreloadIntegerGemm56();

@@ -39,7 +39,7 @@ __device__ void StoreQuanta(uint32_t* quanta, const RowPlace& place, int k_tiles
                             const int (&v)[4]) {
   const int in_tile = k % 16;
   uint16_t* words = reinterpret_cast<uint16_t*>(
-      quanta + (static_cast<int64_t>(place.group) * k_tiles + k / 16) * 32);
+      quanta + static_cast<int64_t>(place.group) * k_tiles * 32 + k / 64 * 128 + k / 16 % 4);
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair) {
     const int a = v[2 * pair], b = v[2 * pair + 1];
@@ -48,8 +48,8 @@ __device__ void StoreQuanta(uint32_t* quanta, const RowPlace& place, int k_tiles
     const int quarter = (in_tile % 8) / 2 + pair;
     const int half = in_tile / 8;
     const int high_word = 2 * place.row * 4 + quarter;
-    words[2 * high_word + half] = static_cast<uint16_t>((a_high & 0xFF) | ((b_high & 0xFF) << 8));
-    words[2 * (high_word + 4) + half] =
+    words[8 * high_word + half] = static_cast<uint16_t>((a_high & 0xFF) | ((b_high & 0xFF) << 8));
+    words[8 * (high_word + 4) + half] =
         static_cast<uint16_t>((a_low & 0xFF) | ((b_low & 0xFF) << 8));
   }
 }
@@ -166,11 +166,16 @@ __device__ void PrepareHalf(const LinearJob& job, const LinearWorkspace& work,
   }
 }
 
-// Grid: x = items of a job, y = jobs.
+// Grid: x = items, y = jobs; wide jobs behind narrow ones take `chunks` steps of y, each with as
+// many items as a narrow job has.
 __global__ void __launch_bounds__(kPrepareThreads)
-    PrepareRowsKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
-  const LinearJob& job = jobs.list != nullptr ? jobs.list[blockIdx.y] : jobs.single;
-  const int item = static_cast<int>(blockIdx.x);
+    PrepareRowsKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work,
+                      int chunks) {
+  const int step = static_cast<int>(blockIdx.y);
+  const int wide_step = max(0, step - jobs.narrow_jobs);
+  const int index = step - wide_step + wide_step / chunks;
+  const LinearJob& job = jobs.list != nullptr ? jobs.list[index] : jobs.single;
+  const int item = static_cast<int>(blockIdx.x + wide_step % chunks * gridDim.x);
   if (item >= job.items) return;
   const int row = job.gather != nullptr ? job.gather[item] : item;
   const float* x = job.x + row * job.x_stride;
@@ -254,8 +259,11 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void LaunchPrepareRows(const LinearJobs& jobs, const LinearWorkspace& work, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(jobs.max_items), static_cast<unsigned>(jobs.job_count));
-  PrepareRowsKernel<<<grid, kPrepareThreads, 0, stream>>>(jobs, work);
+  const int items = jobs.narrow_jobs > 0 ? kRowsPerGroup : jobs.max_items;
+  const int chunks = (jobs.max_items + items - 1) / items;
+  const int steps = jobs.narrow_jobs + (jobs.job_count - jobs.narrow_jobs) * chunks;
+  const dim3 grid(static_cast<unsigned>(items), static_cast<unsigned>(steps));
+  PrepareRowsKernel<<<grid, kPrepareThreads, 0, stream>>>(jobs, work, chunks);
 }
 
 void LaunchIntegerGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
@@ -279,9 +287,10 @@ cudaError_t PreloadLinear() {
 }
 
 cudaError_t PreloadKernels() {
-  for (const auto preload : {PreloadLinear, PreloadRows, PreloadMix, PreloadAttention,
-                             PreloadMatVec, PreloadHead, PreloadExperts, PreloadIntegerGemm12,
-                             PreloadIntegerGemm34, PreloadIntegerGemm56, PreloadIntegerGemm78}) {
+  for (const auto preload :
+       {PreloadLinear, PreloadRows, PreloadMix, PreloadAttention, PreloadMatVec, PreloadHead,
+        PreloadExperts, PreloadRepack, PreloadIntegerGemm12, PreloadIntegerGemm34,
+        PreloadIntegerGemm56, PreloadIntegerGemm78}) {
     if (const cudaError_t error = preload(); error != cudaSuccess) return error;
   }
   return cudaSuccess;

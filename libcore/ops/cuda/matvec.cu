@@ -1,6 +1,8 @@
 // The grouped output projection, routing and confidence: canonical dot products.
 #include "libcore/ops/cuda/matvec.cuh"
 
+#include <cuda_pipeline_primitives.h>
+
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/preload.cuh"
 
@@ -11,13 +13,38 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kRowChunk = 5;
 
-// Grid: x = outputs, y = chunks of kRows rows, z = groups.
+// Rows of x for one sweep of the canonical order in shared memory, as the lanes read them: piece
+// `quarter` of lane `lane` is x[16 lane + 4 quarter ..]. The pitch spreads the pieces over banks.
+template <int kRows>
+struct SweepTile {
+  static constexpr int kPitch = kReduceLanes + 1;
+  float4 pieces[kRows][4][kPitch];
+
+  // Starts the copy of the sweep from element `begin`; rows past the last repeat it.
+  __device__ void Copy(const float* x, int64_t x_stride, int row_count, int begin, int columns) {
+    constexpr int kPieces = 4 * kReduceLanes;
+    for (int i = threadIdx.x; i < kRows * kPieces; i += kThreads) {
+      const int row = i / kPieces, piece = i % kPieces;
+      const int k = begin + 4 * piece;
+      if (k >= columns) continue;
+      __pipeline_memcpy_async(&pieces[row][piece % 4][piece / 4],
+                              x + min(row, row_count - 1) * x_stride + k, sizeof(float4));
+    }
+    __pipeline_commit();
+  }
+};
+
+// Grid: x = outputs, y = chunks of kRows rows, z = groups. The block's warps share the rows of x.
+// kOut divides the side of a block of scales.
 template <int kOut, int kRows>
 __global__ void __launch_bounds__(kThreads, 2)
     GroupedOutputKernel(const __grid_constant__ GroupedOutputLaunch args) {
+  constexpr int kSweep = kReduceLanes * Fp8Form::kWidth;
+  constexpr int kSums = kSumCount<kOut, kRows>;
+  __shared__ SweepTile<kRows> tiles[2];
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   const int first =
       (static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32) * kOut;
-  if (first >= args.outputs) return;
   const int group = static_cast<int>(blockIdx.z);
   const int row = static_cast<int>(blockIdx.y) * kRows;
   const int row_count = min(kRows, args.rows - row);
@@ -29,12 +56,72 @@ __global__ void __launch_bounds__(kThreads, 2)
   const Fp8Form form = {args.weights, args.scale, args.block, args.inputs};
   const int64_t x_stride = static_cast<int64_t>(args.groups) * args.inputs;
   const float* x = args.o + row * x_stride + static_cast<int64_t>(group) * args.inputs;
-  const float dot = WarpDots<kOut, kRows>(form, args.inputs, rows, x, x_stride, row_count);
-  constexpr int kSums = kSumCount<kOut, kRows>;
+  const auto load = [&](int k, Fp8Form::Raw(&raw)[kOut]) {
+    if (k >= args.inputs) return;
+#pragma unroll
+    for (int o = 0; o < kOut; ++o) {
+      raw[o] = form.Load(rows[o], k);
+      // kOut rows from a multiple of kOut lie in one block of scales: one register for all.
+      raw[o].scale = raw[0].scale;
+    }
+  };
+  float sums[kOut][kRows] = {};
+  float total = 0.0f;
+  Fp8Form::Raw next[kOut] = {};
+  load(lane * Fp8Form::kWidth, next);
+  tiles[0].Copy(x, x_stride, row_count, 0, args.inputs);
+  for (int begin = 0; begin < args.inputs; begin += kSweep) {
+    const int sweep = begin / kSweep;
+    if (begin + kSweep < args.inputs) {
+      tiles[(sweep + 1) % 2].Copy(x, x_stride, row_count, begin + kSweep, args.inputs);
+    } else {
+      __pipeline_commit();
+    }
+    const int k = begin + lane * Fp8Form::kWidth;
+    Fp8Form::Raw raw[kOut];
+#pragma unroll
+    for (int o = 0; o < kOut; ++o) raw[o] = next[o];
+    load(k + kSweep, next);
+    __pipeline_wait_prior(1);
+    __syncthreads();
+    if (k < args.inputs) {
+#pragma unroll
+      for (int quarter = 0; quarter < 4; ++quarter) {
+        float w[kOut][4];
+#pragma unroll
+        for (int o = 0; o < kOut; ++o) form.Decode(raw[o], quarter, w[o]);
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          const float4 values = tiles[sweep % 2].pieces[r][quarter][lane];
+#pragma unroll
+          for (int o = 0; o < kOut; ++o) {
+            sums[o][r] = fmaf(w[o][0], values.x, sums[o][r]);
+            sums[o][r] = fmaf(w[o][1], values.y, sums[o][r]);
+            sums[o][r] = fmaf(w[o][2], values.z, sums[o][r]);
+            sums[o][r] = fmaf(w[o][3], values.w, sums[o][r]);
+          }
+        }
+      }
+    }
+    __syncthreads();
+    const bool ends_segment = (sweep + 1) % kSweepsPerSegment == 0 || begin + kSweep >= args.inputs;
+    if (!ends_segment) continue;
+    float flat[kSums] = {};
+#pragma unroll
+    for (int o = 0; o < kOut; ++o) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        flat[o * kRows + r] = sums[o][r];
+        sums[o][r] = 0.0f;
+      }
+    }
+    const float segment = WarpSumMany(flat);
+    total = sweep < kSweepsPerSegment ? segment : total + segment;
+  }
   const int o = first + WarpSumIndex<kSums>() / kRows;
   const int r = WarpSumIndex<kSums>() % kRows;
   if (!WarpSumIsMain<kSums>() || o >= min(first + kOut, args.outputs) || r >= row_count) return;
-  args.z[(static_cast<int64_t>(row + r) * args.groups + group) * args.outputs + o] = dot;
+  args.z[(static_cast<int64_t>(row + r) * args.groups + group) * args.outputs + o] = total;
 }
 
 constexpr int kRouterSums = kSumCount<1, kRowChunk>;
@@ -94,7 +181,7 @@ __global__ void __launch_bounds__(32) ChooseKernel(const __grid_constant__ Route
   for (int e = lane; e < args.experts; e += 32) {
     float value = GateAffinity(args.logits[static_cast<int64_t>(row) * args.experts + e]);
     if (value != value) {
-      atomicCAS(args.error, 0, static_cast<int>(KernelError::kRouterNan));
+      LatchError(args.error, KernelError::kRouterNan);
       value = 0.0f;
     }
     affinity[e] = value;
@@ -176,8 +263,8 @@ unsigned ChunksOf(int rows) { return static_cast<unsigned>((rows + kRowChunk - 1
 }  // namespace
 
 void LaunchGroupedOutput(const GroupedOutputLaunch& args, cudaStream_t stream) {
-  if (args.rows <= 5) return LaunchGroupedOutputOf<4, 5>(args, stream);
-  LaunchGroupedOutputOf<3, 10>(args, stream);
+  if (args.rows <= 10) return LaunchGroupedOutputOf<4, 5>(args, stream);
+  LaunchGroupedOutputOf<4, 7>(args, stream);
 }
 
 void LaunchRouter(const RouterLaunch& args, cudaStream_t stream) {

@@ -140,6 +140,12 @@ __device__ inline float Half16At(const DeviceHalf16& view, int64_t index) {
   return view.is_fp16 ? ToFloat(Fp16{bits}) : ToFloat(Bf16{bits});
 }
 
+// Keeps the first error. The word lies in host memory: only a failure costs a visit.
+__device__ inline void LatchError(int* word, KernelError error) {
+  volatile int* latch = word;
+  if (*latch == 0) *latch = static_cast<int>(error);
+}
+
 __device__ inline bool IsFinite(float value) {
   return (__float_as_uint(value) & 0x7F800000u) != 0x7F800000u;
 }

@@ -3,7 +3,10 @@
 #include <vector>
 
 #include "libcore/base/status_macros.h"
+#include "libcore/device/cuda_status.h"
+#include "libcore/exl3/linear.h"
 #include "libcore/math/mixing.h"
+#include "libcore/ops/cuda/kernels.h"
 
 namespace tp2::cuda {
 namespace {
@@ -19,11 +22,13 @@ class Placer {
   }
   void Half16(Half16View& view) { Array(view.bits, int64_t{view.rows} * view.columns); }
   void Matrix(exl3::MatrixView& matrix) {
-    const int64_t row_units = int64_t{matrix.n} / exl3::kTile * matrix.tile_units();
-    Rows(matrix.trellis, matrix.tile_row_pitch, row_units, matrix.k / exl3::kTile);
-    matrix.tile_row_pitch = row_units;
-    Array(matrix.suh, matrix.k);
-    Array(matrix.svh, matrix.n);
+    if (!status_.ok() || matrix.trellis == nullptr) return;
+    const absl::StatusOr<exl3::MatrixView> placed = PlaceMatrix(matrix, arena_, staging_);
+    if (placed.ok()) {
+      matrix = *placed;
+    } else {
+      status_ = placed.status();
+    }
   }
   void Expert(RankExpert& expert) {
     Matrix(expert.w1);
@@ -57,6 +62,7 @@ class Placer {
   }
 
   device::Arena& arena_;
+  RepackStaging staging_;
   absl::Status status_;
 };
 
@@ -90,6 +96,50 @@ DeviceExpert DeviceExpertOf(const RankExpert& expert) {
 }
 
 }  // namespace
+
+absl::StatusOr<exl3::MatrixView> PlaceMatrix(const exl3::MatrixView& host, device::Arena& arena,
+                                             RepackStaging& staging) {
+  exl3::MatrixView card = host;
+  card.tile_row_pitch = int64_t{host.n} / exl3::kTile * host.tile_units();
+  const int rows = host.k / exl3::kTile;
+  const size_t row_bytes = card.tile_row_pitch * sizeof(uint16_t);
+  const size_t pitch_bytes = host.tile_row_pitch * sizeof(uint16_t);
+  if (exl3::HasPortableBits(host)) {
+    TP2_ASSIGN_OR_RETURN(card.trellis, staging.CopyRows(host, row_bytes));
+    TP2_ASSIGN_OR_RETURN(void* const packed, arena.Take(row_bytes * rows));
+    LaunchRepack(DeviceViewOf(card), static_cast<uint16_t*>(packed), cudaStreamLegacy);
+    TP2_RETURN_IF_ERROR(TP2_CUDA(cudaStreamSynchronize(cudaStreamLegacy)));
+    card.trellis = static_cast<const uint16_t*>(packed);
+  } else {
+    TP2_ASSIGN_OR_RETURN(const void* const copy,
+                         arena.CopyRows(host.trellis, pitch_bytes, row_bytes, rows));
+    card.trellis = static_cast<const uint16_t*>(copy);
+  }
+  const auto place = [&arena](const Fp16*& values, int64_t count) -> absl::Status {
+    const size_t bytes = static_cast<size_t>(count) * sizeof(Fp16);
+    TP2_ASSIGN_OR_RETURN(const void* const copy, arena.CopyRows(values, bytes, bytes, 1));
+    values = static_cast<const Fp16*>(copy);
+    return absl::OkStatus();
+  };
+  TP2_RETURN_IF_ERROR(place(card.suh, card.k));
+  TP2_RETURN_IF_ERROR(place(card.svh, card.n));
+  return card;
+}
+
+absl::StatusOr<const uint16_t*> RepackStaging::CopyRows(const exl3::MatrixView& host,
+                                                        size_t row_bytes) {
+  const size_t rows = static_cast<size_t>(host.k / exl3::kTile);
+  const int64_t units = static_cast<int64_t>(row_bytes / sizeof(uint16_t) * rows);
+  if (units > static_cast<int64_t>(buffer_.size())) {
+    TP2_ASSIGN_OR_RETURN(buffer_, device::Buffer<uint16_t>::Create(units));
+  }
+  TP2_RETURN_IF_ERROR(TP2_CUDA(cudaMemcpy2D(buffer_.data(), row_bytes, host.trellis,
+                                            host.tile_row_pitch * sizeof(uint16_t), row_bytes, rows,
+                                            cudaMemcpyHostToDevice)));
+  // A copy from pageable memory may still be on its way when the call returns.
+  TP2_RETURN_IF_ERROR(TP2_CUDA(cudaStreamSynchronize(cudaStreamLegacy)));
+  return buffer_.data();
+}
 
 absl::StatusOr<RankWeights> PlaceWeights(const DrafterConfig& config, const RankWeights& host,
                                          device::Arena& arena) {

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "libcore/device/arena.h"
+#include "libcore/device/buffer.h"
 #include "libcore/ops/cuda/device_types.h"
 #include "libcore/shard/rank_weights.h"
 
@@ -24,6 +25,20 @@ inline DeviceMatrix DeviceViewOf(const exl3::MatrixView& matrix) {
 inline DeviceHalf16 DeviceViewOf(const Half16View& view) {
   return {view.bits, view.is_fp16, view.rows, view.columns};
 }
+
+// Device memory in which a matrix waits for its repacking; grows to the largest one.
+class RepackStaging {
+ public:
+  // Copies the rows of tiles of `host`, row_bytes each, side by side.
+  absl::StatusOr<const uint16_t*> CopyRows(const exl3::MatrixView& host, size_t row_bytes);
+
+ private:
+  device::Buffer<uint16_t> buffer_;
+};
+
+// The matrix in device memory, its trellis as the kernels of its codebook want it (DeviceMatrix).
+absl::StatusOr<exl3::MatrixView> PlaceMatrix(const exl3::MatrixView& host, device::Arena& arena,
+                                             RepackStaging& staging);
 
 // Errors: kResourceExhausted when the card is too small, kAborted for device faults.
 absl::StatusOr<RankWeights> PlaceWeights(const DrafterConfig& config, const RankWeights& host,

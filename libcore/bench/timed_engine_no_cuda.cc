@@ -1,0 +1,11 @@
+// Stands in for timed_engine_cuda.cc in builds without the CUDA toolkit.
+#include "libcore/bench/timed_engine.h"
+#include "libcore/drafter/cuda_drafter.h"
+
+namespace tp2::bench {
+
+absl::StatusOr<TimedEngine> MakeTimedCudaEngine(EngineParts parts, const EngineOptions& options) {
+  return FindCudaDevice(options.device_uuid);
+}
+
+}  // namespace tp2::bench

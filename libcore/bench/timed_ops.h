@@ -1,0 +1,178 @@
+// An op set that computes nothing itself: it hands every operation to another one and tells a
+// GroupClock which group the operation belongs to. Bits are the inner op set's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "libcore/bench/group_clock.h"
+#include "libcore/bench/groups.h"
+#include "libcore/ops/op_set.h"
+
+namespace tp2::bench {
+
+// Thread-compatible. Only the bodies of draft keys are timed.
+template <OpSet O>
+class TimedOps {
+ public:
+  using Stored = typename O::Stored;
+  template <class T>
+  using Buffer = typename O::template Buffer<T>;
+  template <class T>
+  using HostBuffer = typename O::template HostBuffer<T>;
+
+  // `clock` must outlive this.
+  TimedOps(std::unique_ptr<O> inner, GroupClock* clock) : inner_(std::move(inner)), clock_(clock) {}
+
+  template <class T>
+  Buffer<T> Allocate(int rank, int64_t count) {
+    return inner_->template Allocate<T>(rank, count);
+  }
+  template <class T>
+  HostBuffer<T> AllocateHost(int rank, int64_t count) {
+    return inner_->template AllocateHost<T>(rank, count);
+  }
+  template <class T>
+  void Upload(int rank, std::span<const T> host, T* out) {
+    inner_->Upload(rank, host, out);
+  }
+  template <class T>
+  void ReadBack(int rank, const T* in, std::span<T> host) {
+    Enter(KernelGroup::kOther);
+    inner_->ReadBack(rank, in, host);
+  }
+  void Wait(int rank) { inner_->Wait(rank); }
+  template <class T>
+  void Download(int rank, const T* in, std::span<T> host) {
+    inner_->Download(rank, in, host);
+  }
+  RankWeights Place(int rank, const RankWeights& host) {
+    RankWeights placed = inner_->Place(rank, host);
+    heads_.insert(placed.head.trellis);
+    return placed;
+  }
+
+  template <class Body>
+  void Record(const GraphKey& key, Body&& body) {
+    clock_->Prepare();
+    inner_->Record(key, [&] { RunTimed(key, body); });
+  }
+  template <class Body>
+  void Run(const GraphKey& key, Body&& body) {
+    if (key.kind == GraphKey::Kind::kDraft) clock_->set_latest_key(key);
+    clock_->Prepare();
+    inner_->Run(key, [&] { RunTimed(key, body); });
+  }
+  std::vector<GraphSize> GraphSizes() const { return inner_->GraphSizes(); }
+  int PaddedRows(int rows) const { return inner_->PaddedRows(rows); }
+
+  void Widen(int rank, const WidenArgs& args) {
+    Enter(KernelGroup::kNorms);
+    inner_->Widen(rank, args);
+  }
+  void Linear(int rank, const LinearOpArgs& args) {
+    Enter(heads_.count(args.matrix->trellis) > 0 ? KernelGroup::kHead : KernelGroup::kDense);
+    inner_->Linear(rank, args);
+  }
+  void RmsNorm(int rank, const RmsNormArgs& args) {
+    Enter(KernelGroup::kNorms);
+    inner_->RmsNorm(rank, args);
+  }
+  void KvFinish(int rank, const KvFinishArgs<Stored>& args) {
+    Enter(KernelGroup::kNorms);
+    inner_->KvFinish(rank, args);
+  }
+  void QueryFinish(int rank, const QueryFinishArgs& args) {
+    Enter(KernelGroup::kNorms);
+    inner_->QueryFinish(rank, args);
+  }
+  void Embed(int rank, const EmbedArgs<Stored>& args) {
+    Enter(KernelGroup::kOther);
+    inner_->Embed(rank, args);
+  }
+  void Mix(int rank, const MixArgs<Stored>& args) {
+    Enter(KernelGroup::kMhc);
+    inner_->Mix(rank, args);
+  }
+  void HeadMix(int rank, const HeadMixArgs<Stored>& args) {
+    Enter(KernelGroup::kMhc);
+    inner_->HeadMix(rank, args);
+  }
+  void Collapse(int rank, const CollapseArgs<Stored>& args) {
+    Enter(KernelGroup::kMhc);
+    inner_->Collapse(rank, args);
+  }
+  void Update(int rank, const UpdateArgs<Stored>& args) {
+    Enter(KernelGroup::kMhc);
+    inner_->Update(rank, args);
+  }
+  void Attention(int rank, const AttentionArgs<Stored>& args) {
+    Enter(KernelGroup::kAttention);
+    inner_->Attention(rank, args);
+  }
+  void GroupedOutput(int rank, const GroupedOutputArgs& args) {
+    Enter(KernelGroup::kWoA);
+    inner_->GroupedOutput(rank, args);
+  }
+  void Router(int rank, const RouterArgs& args) {
+    Enter(KernelGroup::kRouting);
+    inner_->Router(rank, args);
+  }
+  void Experts(int rank, const ExpertsArgs& args) {
+    Enter(KernelGroup::kExperts);
+    inner_->Experts(rank, args);
+  }
+  void Markov(int rank, const MarkovArgs& args) {
+    Enter(KernelGroup::kMarkov);
+    inner_->Markov(rank, args);
+  }
+  void Confidence(int rank, const ConfidenceArgs& args) {
+    Enter(KernelGroup::kOther);
+    inner_->Confidence(rank, args);
+  }
+  void AllReduce(std::span<const AllReduceArgs<Stored>> ranks) {
+    Enter(KernelGroup::kOther);
+    inner_->AllReduce(ranks);
+  }
+  void Exchange(std::span<const ExchangeArgs> ranks) {
+    Enter(KernelGroup::kMarkov);
+    inner_->Exchange(ranks);
+  }
+
+  void Mark(StepMark mark) { inner_->Mark(mark); }
+  int64_t NsBetween(StepMark from, StepMark to) { return inner_->NsBetween(from, to); }
+  void CloseStep() { inner_->CloseStep(); }
+  FirstError& error(int rank) { return inner_->error(rank); }
+  void Recover() { inner_->Recover(); }
+  bool is_healthy() const { return inner_->is_healthy(); }
+
+ private:
+  template <class Body>
+  void RunTimed(const GraphKey& key, Body&& body) {
+    if (key.kind != GraphKey::Kind::kDraft) return body();
+    clock_->Begin(key);
+    is_timed_ = true;
+    group_.reset();
+    body();
+    is_timed_ = false;
+    clock_->End();
+  }
+  void Enter(KernelGroup group) {
+    if (!is_timed_ || group_ == group) return;
+    group_ = group;
+    clock_->Mark(group);
+  }
+
+  std::unique_ptr<O> inner_;
+  GroupClock* clock_;
+  std::set<const uint16_t*> heads_;  // where the ranks' head matrices begin
+  bool is_timed_ = false;
+  std::optional<KernelGroup> group_;
+};
+
+}  // namespace tp2::bench

@@ -1,0 +1,228 @@
+// The collectives, each once for host and device and for both protocols: all-reduce, exchange of
+// candidates, the closing exchange of a STEP. Every thread of a rank's launch calls the function;
+// items are dealt out to threads in strides, the same way on every rank. Values come and go through
+// the caller's functions, so that a kernel can fuse what produces or consumes them.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "libcore/collectives/protocol.h"
+#include "libcore/math/argmax.h"
+
+namespace tp2::coll {
+
+template <class Protocol>
+TP2_HD constexpr int64_t ItemsOf(int64_t word_count) {
+  return (word_count + Protocol::kItemWords - 1) / Protocol::kItemWords;
+}
+
+// Which items the calling thread handles: first, first + stride, ...
+template <ProtocolSys Sys>
+TP2_HD int64_t FirstItem(Sys& sys) {
+  return int64_t{sys.block()} * sys.thread_count() + sys.thread();
+}
+template <ProtocolSys Sys>
+TP2_HD int64_t ItemStride(Sys& sys) {
+  return int64_t{sys.block_count()} * sys.thread_count();
+}
+
+// The words of an item of fp32 values; 0 behind the last value.
+template <class Protocol, class Load>
+TP2_HD void LoadItem(int64_t item, int64_t count, Load& load,
+                     uint32_t (&words)[Protocol::kItemWords]) {
+  TP2_UNROLL
+  for (int i = 0; i < Protocol::kItemWords; ++i) {
+    const int64_t index = item * Protocol::kItemWords + i;
+    words[i] = index < count ? std::bit_cast<uint32_t>(static_cast<float>(load(index))) : 0;
+  }
+}
+
+// Sums one item over the ranks and stores what lies before `count`. False as Receive.
+// BITS: one fp32 addition after the other in rank order, the own value in its place: replicated
+// results are equal also for three and more ranks, and for two a NaN's payload is.
+template <class Protocol, ProtocolSys Sys, class Store>
+TP2_HD bool SumItem(Sys& sys, const RankView& view, const Operation& operation, int64_t item,
+                    int64_t count, const uint32_t (&mine)[Protocol::kItemWords], Store& store) {
+  float sum[Protocol::kItemWords] = {};
+  TP2_UNROLL
+  for (int source = 0; source < view.rank_count; ++source) {
+    uint32_t words[Protocol::kItemWords];
+    if (source == view.rank) {
+      TP2_UNROLL
+      for (int i = 0; i < Protocol::kItemWords; ++i) words[i] = mine[i];
+    } else if (!Protocol::Receive(sys, view, operation, source, item, words)) {
+      return false;
+    }
+    TP2_UNROLL
+    for (int i = 0; i < Protocol::kItemWords; ++i) {
+      const float value = std::bit_cast<float>(words[i]);
+      sum[i] = source == 0 ? value : sum[i] + value;
+    }
+  }
+  TP2_UNROLL
+  for (int i = 0; i < Protocol::kItemWords; ++i) {
+    const int64_t index = item * Protocol::kItemWords + i;
+    if (index < count) store(index, sum[i]);
+  }
+  return true;
+}
+
+// store(i, sum over ranks of load(i)) for i in [0, count). A thread loads index i before it stores
+// i and no other thread touches it: source and result may be one array. False: refused or failed,
+// what was stored is not to be used; threads of one rank may disagree, the error word decides.
+template <class Protocol, ProtocolSys Sys, class Load, class Store>
+TP2_HD bool AllReduce(Sys& sys, const RankView& view, int64_t count, Load load, Store store) {
+  Operation operation;
+  if (!BeginOperation(sys, view, operation)) return false;
+  const int64_t items = ItemsOf<Protocol>(count);
+  const int64_t first = FirstItem(sys);
+  const int64_t stride = ItemStride(sys);
+  uint32_t mine[Protocol::kItemWords];
+  int64_t held = -1;  // the item that `mine` has: with one item per thread nothing is loaded twice
+  for (int64_t item = first; item < items; item += stride) {
+    LoadItem<Protocol>(item, count, load, mine);
+    Protocol::Send(sys, view, operation, item, mine);
+    held = item;
+  }
+  Protocol::Publish(sys, view, operation);
+  bool has_all = Protocol::AwaitBlock(sys, view, operation);
+  for (int64_t item = first; has_all && item < items; item += stride) {
+    if (item != held) LoadItem<Protocol>(item, count, load, mine);
+    held = item;
+    has_all = SumItem<Protocol>(sys, view, operation, item, count, mine, store);
+  }
+  return Protocol::Finish(sys, view, operation, has_all);
+}
+
+// How candidates travel: the best one (argmax exchange), or the best two (margin exchange).
+struct BestRecord {
+  using Value = Scored;
+  static constexpr int kWords = 2;
+  TP2_HD static void ToWords(const Scored& value, uint32_t (&words)[kWords]) {
+    words[0] = std::bit_cast<uint32_t>(value.score);
+    words[1] = std::bit_cast<uint32_t>(value.token);
+  }
+  TP2_HD static Scored FromWords(const uint32_t (&words)[kWords]) {
+    return {std::bit_cast<float>(words[0]), std::bit_cast<int32_t>(words[1])};
+  }
+  // `a` comes from the lower rank.
+  TP2_HD static Scored Join(const Scored& a, const Scored& b) { return Beats(b, a) ? b : a; }
+  // Whether a rank that owns `range` may have sent it: one of its tokens or none, and a number.
+  TP2_HD static bool IsFrom(TokenRange range, const Scored& value) {
+    const bool is_own = value.token >= range.begin && value.token < range.end;
+    return (is_own || value.token == kNoScore.token) && value.score == value.score;
+  }
+};
+
+struct BestTwoRecord {
+  using Value = TopTwo;
+  static constexpr int kWords = 4;
+  TP2_HD static void ToWords(const TopTwo& value, uint32_t (&words)[kWords]) {
+    words[0] = std::bit_cast<uint32_t>(value.first.score);
+    words[1] = std::bit_cast<uint32_t>(value.first.token);
+    words[2] = std::bit_cast<uint32_t>(value.second.score);
+    words[3] = std::bit_cast<uint32_t>(value.second.token);
+  }
+  TP2_HD static TopTwo FromWords(const uint32_t (&words)[kWords]) {
+    return {{std::bit_cast<float>(words[0]), std::bit_cast<int32_t>(words[1])},
+            {std::bit_cast<float>(words[2]), std::bit_cast<int32_t>(words[3])}};
+  }
+  TP2_HD static TopTwo Join(const TopTwo& a, const TopTwo& b) { return Merge(a, b); }
+  TP2_HD static bool IsFrom(TokenRange range, const TopTwo& value) {
+    return BestRecord::IsFrom(range, value.first) && BestRecord::IsFrom(range, value.second);
+  }
+};
+
+// Items of one record.
+template <class Protocol, class Record>
+inline constexpr int kRecordItems =
+    (Record::kWords + Protocol::kItemWords - 1) / Protocol::kItemWords;
+
+template <class Protocol, class Record, ProtocolSys Sys>
+TP2_HD void SendRecord(Sys& sys, const RankView& view, const Operation& operation, int64_t index,
+                       const typename Record::Value& value) {
+  uint32_t words[Record::kWords];
+  Record::ToWords(value, words);
+  TP2_UNROLL
+  for (int part = 0; part < kRecordItems<Protocol, Record>; ++part) {
+    uint32_t item[Protocol::kItemWords];
+    TP2_UNROLL
+    for (int i = 0; i < Protocol::kItemWords; ++i) {
+      const int word = part * Protocol::kItemWords + i;
+      item[i] = word < Record::kWords ? words[word] : 0;
+    }
+    Protocol::Send(sys, view, operation, index * kRecordItems<Protocol, Record> + part, item);
+  }
+}
+
+// False: as Receive, or what came was refused and the refusal is latched on all ranks.
+template <class Protocol, class Record, ProtocolSys Sys>
+TP2_HD bool ReceiveRecord(Sys& sys, const RankView& view, const Operation& operation, int source,
+                          int64_t index, typename Record::Value& value) {
+  constexpr int kItems = kRecordItems<Protocol, Record>;
+  uint32_t items[kItems][Protocol::kItemWords];
+  if (!Protocol::ReceiveRun(sys, view, operation, source, index * kItems, items)) return false;
+  uint32_t words[Record::kWords];
+  TP2_UNROLL
+  for (int word = 0; word < Record::kWords; ++word) {
+    words[word] = items[word / Protocol::kItemWords][word % Protocol::kItemWords];
+  }
+  value = Record::FromWords(words);
+  if (Record::IsFrom(view.tokens[source], value)) return true;
+  Fail(sys, view, kInvalidId, kInvalidId);
+  return false;
+}
+
+// store(i, best over ranks of load(i)) for i in [0, count), candidates of the ranks' token ranges.
+// Ties go to the lower token. As AllReduce otherwise.
+template <class Protocol, class Record, ProtocolSys Sys, class Load, class Store>
+TP2_HD bool Exchange(Sys& sys, const RankView& view, int count, Load load, Store store) {
+  using Value = typename Record::Value;
+  Operation operation;
+  if (!BeginOperation(sys, view, operation)) return false;
+  const int64_t first = FirstItem(sys);
+  const int64_t stride = ItemStride(sys);
+  for (int64_t index = first; index < count; index += stride) {
+    SendRecord<Protocol, Record>(sys, view, operation, index, Value{load(index)});
+  }
+  Protocol::Publish(sys, view, operation);
+  bool has_all = Protocol::AwaitBlock(sys, view, operation);
+  for (int64_t index = first; has_all && index < count; index += stride) {
+    // In any order: ranges are disjoint, so no two candidates are equal.
+    Value best = load(index);
+    TP2_UNROLL
+    for (int distance = 1; distance < view.rank_count; ++distance) {
+      Value value = {};
+      has_all = has_all && ReceiveRecord<Protocol, Record>(sys, view, operation,
+                                                           PeerAt(view, distance), index, value);
+      if (has_all) best = Record::Join(best, value);
+    }
+    if (has_all) store(index, best);
+  }
+  return Protocol::Finish(sys, view, operation, has_all);
+}
+
+// The last operation of a STEP, run even after an error, in one block: a rank sends only while its
+// error word is zero, so that having received from all proves that no rank refused anything in the
+// STEP. True: the STEP succeeded on this rank; every rank then had refused nothing when it sent.
+template <class Protocol, ProtocolSys Sys>
+TP2_HD bool CloseStep(Sys& sys, const RankView& view) {
+  Operation operation;
+  if (!BeginOperation(sys, view, operation)) return false;
+  const bool is_first = FirstItem(sys) == 0;
+  uint32_t words[Protocol::kItemWords] = {};
+  // Lines are relaxed accesses, and that they may be reused rests on kernel boundaries acting as
+  // fences between cards: this one makes it so once per STEP whatever a boundary does.
+  sys.Fence();
+  if (is_first) Protocol::Send(sys, view, operation, 0, words);
+  Protocol::Publish(sys, view, operation);
+  bool has_all = Protocol::AwaitBlock(sys, view, operation);
+  for (int distance = 1; is_first && has_all && distance < view.rank_count; ++distance) {
+    has_all = Protocol::Receive(sys, view, operation, PeerAt(view, distance), 0, words);
+  }
+  return Protocol::Finish(sys, view, operation, has_all) &&
+         sys.LoadStatus(OwnHeader(view)).error == 0;
+}
+
+}  // namespace tp2::coll

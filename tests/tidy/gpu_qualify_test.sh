@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Goal: gpu_qualify.sh passes only when every check does and no GPU test is skipped, and what it
+# writes is JSON. Method: the real script in a scratch bundle whose tools print what a case needs.
+set -euo pipefail
+
+source_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+bundle=$(mktemp -d)
+trap 'rm -rf "$bundle"' EXIT
+mkdir "$bundle/path"
+cp "$source_root/scripts/gpu_qualify.sh" "$bundle/"
+
+tool() {  # tool NAME: its body comes from stdin
+  { echo '#!/usr/bin/env bash'; cat; } >"$bundle/$1"
+  chmod +x "$bundle/$1"
+}
+tool path/nvidia-smi <<'TOOL'
+if [[ $NO_CARD == yes ]]; then exit 9; fi
+if [[ $* != *query-gpu* ]]; then exit 0; fi
+for ((card = 0; card < CARDS; ++card)); do
+  echo "NVIDIA H200, GPU-$card, 580.159.04, 00:06.0, 143771 MiB, 700.00 W, 80 W, 345 MHz, 3 MHz,\
+ 1980 MHz, 36, 0x1"
+done
+TOOL
+for name in math_test exl3_test dspark-pack; do
+  tool $name <<'TOOL'
+exit 0
+TOOL
+done
+for name in gpu_test pair_test; do
+  tool $name <<'TOOL'
+echo "[==========] 3 tests from 1 test suite ran. (5 ms total)"
+echo "[  PASSED  ] $((3 - SKIPPED_TESTS)) tests."
+if ((SKIPPED_TESTS > 0)); then echo "[  SKIPPED ] $SKIPPED_TESTS test, listed below:"; fi
+TOOL
+done
+tool tp2-bench <<'TOOL'
+if [[ $* == *--version* ]]; then echo "tp2-bench 0.1.0"; fi
+if [[ $1 == insert ]]; then exit "$INSERT_CODE"; fi
+TOOL
+tool tp2-parity <<'TOOL'
+digest=abcd
+if [[ $* == *cuda*--eager* ]]; then digest=$EAGER_DIGEST; fi
+echo "one-card $digest 41"
+[[ $* != *--digest* || $digest == abcd ]]
+TOOL
+
+# expect NAME EXIT_CODE TEXT [VARIABLE=VALUE...]
+expect() {
+  local code=0 out=$bundle/out
+  rm -rf "$out"
+  env PATH="$bundle/path:$PATH" NO_CARD=no CARDS=1 SKIPPED_TESTS=0 INSERT_CODE=0 EAGER_DIGEST=abcd \
+    "${@:4}" bash "$bundle/gpu_qualify.sh" --out "$out" >"$bundle/log" 2>&1 || code=$?
+  if ((code != $2)) || ! grep -q "$3" "$bundle/log"; then
+    echo "$1: expected exit $2 and '$3', got exit $code and:"
+    cat "$bundle/log"
+    exit 1
+  fi
+  for file in "$out"/*.json; do
+    if [[ -e $file ]]; then python3 -m json.tool "$file" >/dev/null; fi
+  done
+}
+expect "all is well" 0 "0 failed"
+grep -q '"ran": 3, "passed": 3, "skipped": 0' "$bundle/out/gpu_tests.json"
+grep -q '"run": "medium_grid".*"is_equal": true' "$bundle/out/bits.json"
+expect "two cards" 0 "PASS  pair_test" CARDS=2
+expect "a skipped GPU test" 1 "FAIL  gpu_test" SKIPPED_TESTS=1
+expect "eager bits differ" 1 "FAIL  bits_v41-tiny_grid" EAGER_DIGEST=dcba
+grep -q '"is_equal": false' "$bundle/out/bits.json"
+expect "a noisy bench" 1 "FAIL  bench_insert" INSERT_CODE=5
+expect "no card" 3 "no usable GPU" NO_CARD=yes
+echo "gpu_qualify_test.sh: all cases end as they should"
