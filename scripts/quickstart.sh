@@ -53,7 +53,7 @@ worker_has_decided() { grep -q 'listening on' "$scratch/worker.log" 2>/dev/null 
 # Starts the worker and waits until it listens; the log shows one line per phase of its start.
 start_worker() {
   # Port 0: the system picks a free one and the worker's last line says which.
-  "$bin/dspark-serve" --model "$scratch/model" --listen 127.0.0.1:0 --backend auto \
+  "$bin/dspark-serve" --model "$scratch/model" --listen 127.0.0.1:0 --backend auto --admin off \
     >"$scratch/worker.log" 2>&1 </dev/null &
   worker_pid=$!
   wait_until "$start_limit_s" worker_has_decided ||

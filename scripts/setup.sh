@@ -15,7 +15,7 @@ tools=(g++ cmake ninja-build ccache git pkg-config python3 python3-numpy
   clang clang-tidy clang-format libclang-rt-14-dev shellcheck strace)
 # One line per find_package or pkg_check_modules in scripts/cmake/Tp2Packages.cmake.
 libraries=(libabsl-dev libcli11-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libxxhash-dev
-  libssl-dev libhwy-dev)
+  libssl-dev libhwy-dev prometheus-cpp-dev)
 # The model checkers of tests/collectives/model are spin and relacy-dev.
 test_libraries=(libgtest-dev libgmock-dev libbenchmark-dev relacy-dev spin)
 packages=("${tools[@]}" "${libraries[@]}" "${test_libraries[@]}")

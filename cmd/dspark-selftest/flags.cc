@@ -10,6 +10,9 @@ void AddCommon(CLI::App& app, Flags& flags, const char* rounds_text) {
   app.add_option("--server", flags.server, "the worker")
       ->option_text("HOST:PORT [127.0.0.1:18627]")
       ->group("Input");
+  app.add_option("--secret-file", flags.secret_file, "secret of the worker")
+      ->option_text("FILE")
+      ->group("Input");
   app.add_option("--model", flags.model_dir, "the checkpoint the worker should have")
       ->required()
       ->option_text("DIR")
@@ -36,6 +39,59 @@ void AddCommon(CLI::App& app, Flags& flags, const char* rounds_text) {
       ->group("Hardware");
 }
 
+struct MeasureCommands {
+  CLI::App* faults = nullptr;
+  CLI::App* latency = nullptr;
+  CLI::App* fuzz = nullptr;
+  CLI::App* load = nullptr;
+  CLI::App* soak = nullptr;
+};
+
+MeasureCommands AddMeasureCommands(CLI::App& app, Flags& flags) {
+  MeasureCommands commands;
+  const auto add_json = [&flags](CLI::App* command) {
+    command->add_option("--json", flags.json_path, "also write results; - for stdout only")
+        ->option_text("FILE")
+        ->group("Output");
+  };
+  const auto add_pid = [&flags](CLI::App* command) {
+    command
+        ->add_option("--worker-pid", flags.worker_pid, "on this machine: watch memory, descriptors")
+        ->option_text("PID")
+        ->group("Input");
+  };
+  commands.faults = app.add_subcommand("faults", "broken clients, each with its figure");
+  AddCommon(*commands.faults, flags, "N [41]");
+  add_json(commands.faults);
+  commands.latency = app.add_subcommand("latency", "STEP over TCP against in process");
+  AddCommon(*commands.latency, flags, "N [200]");
+  add_json(commands.latency);
+  commands.fuzz = app.add_subcommand("fuzz", "senseless frames beside a paying client");
+  AddCommon(*commands.fuzz, flags, "N [41]");
+  commands.fuzz->add_option("--frames", flags.frames, "how many")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))
+      ->option_text("N [1000000]")
+      ->group("Input");
+  add_json(commands.fuzz);
+  add_pid(commands.fuzz);
+  commands.load = app.add_subcommand("load", "a crowd beside a paying client");
+  AddCommon(*commands.load, flags, "N [400]");
+  commands.load->add_option("--connections", flags.connections, "of the crowd")
+      ->check(CLI::Range(1, 20'000))
+      ->option_text("N [1000]")
+      ->group("Input");
+  add_json(commands.load);
+  commands.soak = app.add_subcommand("soak", "full rate for a long time, every round compared");
+  AddCommon(*commands.soak, flags, "N [41]");
+  commands.soak->add_option("--seconds", flags.seconds, "how long")
+      ->check(CLI::Range(1, 7 * 86'400))
+      ->option_text("N [600]")
+      ->group("Input");
+  add_json(commands.soak);
+  add_pid(commands.soak);
+  return commands;
+}
+
 }  // namespace
 
 std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
@@ -53,14 +109,28 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
       ->group("Output");
   CLI::App* rounds = app.add_subcommand("rounds", "a few rounds in a readable table");
   AddCommon(*rounds, flags, "N [8]");
+  const MeasureCommands measure = AddMeasureCommands(app, flags);
   app.footer(
       absl::StrCat("Examples:\n"
                    "  dspark-selftest contract --server 127.0.0.1:18627 --model tiny\n"
-                   "  dspark-selftest rounds --model tiny --rounds 4\n",
+                   "  dspark-selftest rounds --model tiny --rounds 4\n"
+                   "  dspark-selftest faults --model tiny --json faults.json\n"
+                   "  dspark-selftest soak --model tiny --seconds 3600 --worker-pid PID\n",
                    cmd::kExitCodesHelp));
   const std::optional<int> code = cmd::ParseFlags(app, argc, argv);
-  flags.command = rounds->parsed() ? Command::kRounds : Command::kContract;
-  if (flags.rounds == 0) flags.rounds = flags.command == Command::kRounds ? 8 : 41;
+  const struct {
+    CLI::App* app;
+    Command command;
+    int rounds;
+  } commands[] = {{contract, Command::kContract, 41},     {rounds, Command::kRounds, 8},
+                  {measure.faults, Command::kFaults, 41}, {measure.latency, Command::kLatency, 200},
+                  {measure.fuzz, Command::kFuzz, 41},     {measure.load, Command::kLoad, 400},
+                  {measure.soak, Command::kSoak, 41}};
+  for (const auto& entry : commands) {
+    if (!entry.app->parsed()) continue;
+    flags.command = entry.command;
+    if (flags.rounds == 0) flags.rounds = entry.rounds;
+  }
   return code;
 }
 

@@ -7,7 +7,7 @@
 
 namespace tp2::selftest {
 
-enum class Command { kContract, kRounds };
+enum class Command { kContract, kRounds, kFaults, kLatency, kFuzz, kLoad, kSoak };
 
 struct Flags {
   Command command = Command::kContract;
@@ -18,9 +18,14 @@ struct Flags {
   int rounds = 0;  // 41 for contract, 8 for rounds
   int latency_rounds = 60;
   uint64_t seed = 1;
+  int64_t frames = 1'000'000;  // fuzz
+  int connections = 1'000;     // load
+  int64_t seconds = 600;       // soak
+  int worker_pid = 0;
   int64_t timeout_ms = 30'000;
-  std::string json_path;   // empty: no file
-  std::string record_dir;  // empty: no capture
+  std::string json_path;    // empty: no file
+  std::string secret_file;  // empty: the worker has none
+  std::string record_dir;   // empty: no capture
 };
 
 // A value: end with it. Bad flags are reported on stderr.

@@ -70,6 +70,12 @@ absl::StatusOr<std::vector<LatencyLine>> MeasureLatency(Twin* twin, int rounds) 
   return lines;
 }
 
+Json LatencyJson(const LatencyLine& line) {
+  return {{"path", line.path},    {"requests", line.requests}, {"rows", line.rows},
+          {"n_out", line.n_out},  {"rounds", line.rounds},     {"p50_ms", line.p50_ms},
+          {"p99_ms", line.p99_ms}};
+}
+
 std::string RenderLatency(const std::vector<LatencyLine>& lines) {
   Table table({{"path", ""},
                {"requests", "(n)"},

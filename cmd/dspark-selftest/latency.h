@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "cmd/dspark-selftest/twin.h"
+#include "libcore/base/json.h"
 
 namespace tp2::selftest {
 
@@ -23,6 +24,7 @@ struct LatencyLine {
 // 20 s, with at least three rounds.
 absl::StatusOr<std::vector<LatencyLine>> MeasureLatency(Twin* twin, int rounds);
 
+Json LatencyJson(const LatencyLine& line);
 std::string RenderLatency(const std::vector<LatencyLine>& lines);
 
 }  // namespace tp2::selftest

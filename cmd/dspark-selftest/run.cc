@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,10 +11,13 @@
 #include "absl/strings/str_format.h"
 #include "cmd/dspark-selftest/checks.h"
 #include "cmd/dspark-selftest/latency.h"
+#include "cmd/dspark-selftest/measure.h"
+#include "cmd/dspark-selftest/printer.h"
 #include "cmd/dspark-selftest/rounds.h"
 #include "libcore/base/build_info.h"
 #include "libcore/base/file.h"
 #include "libcore/base/json.h"
+#include "libcore/base/secret.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/drafter/make_engine.h"
 #include "libcore/parity/recording_engine.h"
@@ -40,18 +44,6 @@ struct Results {
     }
     return true;
   }
-};
-
-// Text for people; nothing when JSON goes to stdout.
-class Printer {
- public:
-  explicit Printer(bool is_silent) : is_silent_(is_silent) {}
-  absl::Status Print(const std::string& text) const {
-    return is_silent_ ? absl::OkStatus() : PrintResult(text);
-  }
-
- private:
-  bool is_silent_;
 };
 
 std::string Header(const Flags& flags, const EngineInfo& info) {
@@ -98,13 +90,7 @@ absl::Status WriteJson(const Flags& flags, const EngineInfo& info, const Results
                               {"detail", std::string(check.status.message())}});
   }
   for (const LatencyLine& line : results.latency) {
-    json["latency"].push_back({{"path", line.path},
-                               {"requests", line.requests},
-                               {"rows", line.rows},
-                               {"n_out", line.n_out},
-                               {"rounds", line.rounds},
-                               {"p50_ms", line.p50_ms},
-                               {"p99_ms", line.p99_ms}});
+    json["latency"].push_back(LatencyJson(line));
   }
   const std::string text = json.dump(1) + "\n";
   if (flags.json_path == "-") return PrintResult(text);
@@ -164,20 +150,31 @@ absl::StatusOr<bool> RunRounds(const Flags& flags, const Connector& connect, Ste
 absl::StatusOr<bool> RunCommand(const Flags& flags) {
   TP2_ASSIGN_OR_RETURN(const transport::TcpAddress address,
                        transport::ParseTcpAddress(flags.server));
+  std::optional<Secret> secret;
+  if (!flags.secret_file.empty()) {
+    TP2_ASSIGN_OR_RETURN(secret, Secret::ReadFile(flags.secret_file));
+  }
+  const client::ClientOptions client_options{.timeout_ms = flags.timeout_ms,
+                                             .secret = secret.has_value() ? &*secret : nullptr};
   const Connector connect = [&]() -> absl::StatusOr<std::unique_ptr<client::Client>> {
     TP2_ASSIGN_OR_RETURN(
         std::unique_ptr<transport::Connection> connection,
         transport::TcpConnect(address, client::Client::ReplyRule(), flags.timeout_ms));
-    return std::make_unique<client::Client>(std::move(connection),
-                                            client::ClientOptions{.timeout_ms = flags.timeout_ms});
+    return std::make_unique<client::Client>(std::move(connection), client_options);
   };
   TP2_ASSIGN_OR_RETURN(
       std::unique_ptr<StepEngine> engine,
       MakeEngine(
           {.model_dir = flags.model_dir, .backend = flags.backend, .thread_count = flags.threads}));
-  const auto run = [&](StepEngine* local) {
-    return flags.command == Command::kContract ? RunContract(flags, connect, local)
-                                               : RunRounds(flags, connect, local);
+  const auto run = [&](StepEngine* local) -> absl::StatusOr<bool> {
+    switch (flags.command) {
+      case Command::kContract:
+        return RunContract(flags, connect, local);
+      case Command::kRounds:
+        return RunRounds(flags, connect, local);
+      default:
+        return RunMeasurement(flags, connect, local);
+    }
   };
   if (flags.record_dir.empty()) return run(engine.get());
   TP2_ASSIGN_OR_RETURN(const std::unique_ptr<RecordingEngine> recorder,

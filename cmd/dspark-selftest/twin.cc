@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "libcore/base/clock.h"
 #include "libcore/base/error.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/client/synthetic_rows.h"
@@ -156,7 +157,10 @@ absl::StatusOr<StepOutputs> Twin::StepLocal(std::span<const StepPart> parts,
 
 absl::StatusOr<contract::StepReply> Twin::Step(std::span<const StepPart> parts, int n_out) {
   const BuiltStep step = Build(parts, n_out);
+  const SteadyClock clock;
+  const int64_t begin_ns = clock.NowNs();
   TP2_ASSIGN_OR_RETURN(const auto answer, client_->Step(step.message));
+  last_worker_ns_ = clock.NowNs() - begin_ns;
   TP2_RETURN_IF_ERROR(ExpectCode("STEP", Code::kOk, answer.code));
   TP2_ASSIGN_OR_RETURN(const StepOutputs local, StepLocal(parts, step));
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -51,6 +51,9 @@ class Twin {
   // STEPs both. Errors: what differed, or why one of them refused.
   absl::StatusOr<contract::StepReply> Step(std::span<const StepPart> parts, int n_out);
 
+  // How long the worker took for the last STEP, from its first byte to the reply.
+  int64_t last_worker_ns() const { return last_worker_ns_; }
+
   // Rows are new ones with every call.
   BuiltStep Build(std::span<const StepPart> parts, int n_out);
   absl::StatusOr<StepOutputs> StepLocal(std::span<const StepPart> parts, const BuiltStep& step);
@@ -61,6 +64,7 @@ class Twin {
   client::Client* client_;
   StepEngine* engine_;
   uint64_t seed_;
+  int64_t last_worker_ns_ = 0;
 };
 
 // Error when the code is another one: `what: expected BAD_ENTRY, got OK`.

@@ -17,6 +17,8 @@ const char* ValueText(const config::SettingSpec& spec) {
       return "true|false";
     case config::SettingKind::kChoice:
       return spec.choices;
+    case config::SettingKind::kList:
+      return "ITEM[,ITEM]";
     case config::SettingKind::kGpuList:
       return "UUID[,UUID]";
     case config::SettingKind::kText:
@@ -49,7 +51,8 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
   app.footer(
       "Order: flag, then environment, then file, then default. Environment: DSPARK_WORKER_TP,\n"
       "DSPARK_TP_TIMEOUT_MS, DSPARK_TP_FUSE_PAIRS, CUDA_VISIBLE_DEVICES (UUIDs).\n"
-      "SIGTERM drains; a second one does not wait.\n"
+      "SIGTERM drains; a second one does not wait. Clients from other machines need --listen,\n"
+      "--allow-clients and --secret-file (openssl rand -hex 32 >FILE; chmod 600 FILE).\n"
       "Examples:\n"
       "  dspark-serve --model tiny\n"
       "  dspark-serve --config worker.yaml --listen 127.0.0.1:0\n"

@@ -3,18 +3,21 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <csignal>
+#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "cmd/dspark-serve/signals.h"
 #include "libcore/base/build_info.h"
 #include "libcore/base/clock.h"
 #include "libcore/base/digest.h"
 #include "libcore/base/error.h"
+#include "libcore/base/file.h"
+#include "libcore/base/secret.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/config/env.h"
 #include "libcore/config/worker_config.h"
@@ -23,6 +26,8 @@
 #include "libcore/parity/recording_engine.h"
 #include "libcore/report/exit_code.h"
 #include "libcore/report/output.h"
+#include "libcore/server/admin_pages.h"
+#include "libcore/server/service_manager.h"
 #include "libcore/server/step_server.h"
 #include "libcore/transport/tcp.h"
 
@@ -43,14 +48,32 @@ absl::StatusOr<config::Settings> ReadSettings(const Flags& flags) {
   return config::Settings::Merge(specs, given);
 }
 
-absl::StatusOr<transport::TcpAddress> ListenAddress(const config::WorkerConfig& config) {
-  TP2_ASSIGN_OR_RETURN(transport::TcpAddress address, transport::ParseTcpAddress(config.listen));
-  if (transport::IsLoopback(address)) return address;
+// Who may connect, checked before anything is loaded.
+struct Access {
+  transport::TcpAddress listen;
+  transport::NetworkList allowed_clients;
+  std::optional<Secret> secret;
+  std::optional<transport::TcpAddress> admin;
+};
+
+absl::StatusOr<Access> ReadAccess(const config::WorkerConfig& config) {
+  Access access;
+  TP2_ASSIGN_OR_RETURN(access.listen, transport::ParseTcpAddress(config.listen));
+  TP2_ASSIGN_OR_RETURN(access.allowed_clients,
+                       transport::NetworkList::Parse(config.allowed_clients));
+  if (!config.secret_file.empty()) {
+    TP2_ASSIGN_OR_RETURN(access.secret, Secret::ReadFile(config.secret_file));
+  }
+  if (!config.admin.empty()) {
+    TP2_ASSIGN_OR_RETURN(access.admin, transport::ParseTcpAddress(config.admin));
+  }
+  const bool is_guarded = access.secret.has_value() && !access.allowed_clients.is_empty();
+  if (transport::IsLoopback(access.listen) || is_guarded) return access;
   return MakeError(absl::StatusCode::kInvalidArgument,
                    {.what = "listen",
-                    .expected = "a loopback address, for clients are not authenticated",
+                    .expected = "a loopback address, or --allow-clients and --secret-file as well",
                     .got = config.listen,
-                    .next = "listen on 127.0.0.1 and forward the port through a secured channel"});
+                    .next = "listen on 127.0.0.1, or name the client networks and a secret"});
 }
 
 // Start-up as the operator sees it: one line per phase with the time it took.
@@ -75,38 +98,6 @@ void SetUpLog(const std::string& level) {
   spdlog::flush_on(spdlog::level::info);
 }
 
-// SIGTERM and SIGINT drain. Construct before any other thread exists, so that all inherit the mask.
-class SignalWatcher {
- public:
-  SignalWatcher() {
-    ::sigemptyset(&signals_);
-    for (const int number : {SIGTERM, SIGINT, SIGUSR1}) ::sigaddset(&signals_, number);
-    ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-  }
-  ~SignalWatcher() {
-    if (!thread_.joinable()) return;
-    // Only to the watcher itself: ends its wait.
-    ::pthread_kill(thread_.native_handle(), SIGUSR1);
-    thread_.join();
-  }
-  SignalWatcher(const SignalWatcher&) = delete;
-  SignalWatcher& operator=(const SignalWatcher&) = delete;
-
-  void Watch(server::StepServer* server) {
-    thread_ = std::thread([this, server] {
-      int number = 0;
-      while (::sigwait(&signals_, &number) == 0 && number != SIGUSR1) {
-        spdlog::info("signal {}: drain", number);
-        server->BeginDrain();
-      }
-    });
-  }
-
- private:
-  sigset_t signals_;
-  std::thread thread_;
-};
-
 // A capture that failed does not change how the worker ends: it served.
 void EndRecording(RecordingEngine& recorder, const std::string& dir) {
   const absl::Status recorded = recorder.Finish();
@@ -117,15 +108,47 @@ void EndRecording(RecordingEngine& recorder, const std::string& dir) {
   }
 }
 
-absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
-  Phases phases;
-  SignalWatcher signals;
-  SetUpLog(config.log_level);
-  TP2_ASSIGN_OR_RETURN(const transport::TcpAddress address, ListenAddress(config));
-  const BuildInfo build = GetBuildInfo();
-  TP2_RETURN_IF_ERROR(
-      phases.Done("config", absl::StrFormat("dspark-serve %s (%s)", build.version, build.git_id)));
+server::ServerOptions OptionsFor(const config::WorkerConfig& config, const Access& access) {
+  server::ServerOptions options;
+  options.service.max_strikes = config.max_consecutive_failures;
+  options.service.idle_close_ms = static_cast<uint32_t>(config.idle_ms);
+  options.service.secret = access.secret.has_value() ? &*access.secret : nullptr;
+  options.max_connections = static_cast<int>(config.max_connections);
+  options.drain_ms = config.drain_ms;
+  options.frame_timeout_ms = config.frame_ms;
+  options.hello_ms = config.hello_ms;
+  options.allowed_clients = access.allowed_clients;
+  // A capture holds what clients asked, and nothing of our own.
+  options.canary_ms = config.record_dir.empty() ? config.canary_ms : 0;
+  return options;
+}
 
+// One line a second for the service manager's status.
+class StatusLine {
+ public:
+  StatusLine(server::ServiceManager* manager, const Clock* clock)
+      : manager_(manager), clock_(clock) {}
+
+  void Update(const server::StepServer& server) {
+    manager_->LoopIsAlive();
+    const int64_t now_ns = clock_->NowNs();
+    if (!manager_->is_managed() || now_ns - last_ns_ < 1'000'000'000) return;
+    last_ns_ = now_ns;
+    const contract::HealthReply health = server.health();
+    manager_->Status(absl::StrFormat(
+        "%s, %d sessions, %d slots, %d STEPs, p50 %.3f ms, p99 %.3f ms, %d failures in a row",
+        contract::WorkerStateName(health.state), health.sessions, health.open_slots, health.steps,
+        health.step_us_p50 / 1e3, health.step_us_p99 / 1e3, health.failures_in_a_row));
+  }
+
+ private:
+  server::ServiceManager* manager_;
+  const Clock* clock_;
+  int64_t last_ns_ = 0;
+};
+
+absl::StatusOr<std::unique_ptr<StepEngine>> LoadEngine(const config::WorkerConfig& config,
+                                                       Phases* phases) {
   TP2_ASSIGN_OR_RETURN(std::unique_ptr<StepEngine> engine,
                        MakeEngine({.model_dir = config.model_dir,
                                    .backend = config.backend,
@@ -133,13 +156,79 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
                                    .thread_count = config.threads}));
   const EngineInfo& info = engine->info();
   // One phase: the engine opens, checks and hashes the checkpoint on its way up, in one pass.
-  TP2_RETURN_IF_ERROR(phases.Done(
+  TP2_RETURN_IF_ERROR(phases->Done(
       "engine",
       absl::StrFormat("weights %s, %s, %s, arch %s, numerics %s%s", config.model_dir, info.backend,
                       info.mode, ArchName(info.config.arch), Hex64(info.numerics_version),
                       info.portable_bits ? "" : ", bits not portable")));
   TP2_RETURN_IF_ERROR(PrintResult("identity   " + Hex(info.identity_digest) + "\n"));
+  return engine;
+}
 
+// Serves until the end; what it needs is loaded and checked.
+absl::StatusOr<server::ServeEnd> ServeEngine(const config::WorkerConfig& config,
+                                             const Access& access, StepEngine* engine,
+                                             SignalWatcher* signals,
+                                             server::ServiceManager* manager, Phases* phases) {
+  const SteadyClock clock;
+  server::ServerOptions options = OptionsFor(config, access);
+  StatusLine status_line(manager, &clock);
+  const server::StepServer* server_view = nullptr;
+  options.tick = [&] { status_line.Update(*server_view); };
+  server::StepServer server(engine, options, &clock);
+  server_view = &server;
+  if (options.canary_ms > 0) {
+    TP2_RETURN_IF_ERROR(server.CheckEngine());
+    TP2_RETURN_IF_ERROR(phases->Done("canary", "the engine drafts"));
+  }
+  TP2_ASSIGN_OR_RETURN(
+      std::unique_ptr<transport::Listener> listener,
+      transport::TcpListen(access.listen, server::StepServer::RequestRule(options)));
+  const std::string bound = listener->address();
+  const server::AdminPages pages(&server, {.model_dir = config.model_dir,
+                                           .backend = engine->info().backend,
+                                           .mode = engine->info().mode,
+                                           .listen = bound,
+                                           .has_secret = access.secret.has_value()});
+  std::unique_ptr<server::AdminHttp> admin;
+  if (access.admin.has_value()) {
+    TP2_ASSIGN_OR_RETURN(
+        admin, server::AdminHttp::Start(
+                   *access.admin, [&](const std::string& path) { return pages.Answer(path); }));
+    TP2_RETURN_IF_ERROR(phases->Done("admin", "http://" + admin->address()));
+  }
+  server.Listen(std::move(listener));
+  TP2_RETURN_IF_ERROR(phases->Done("ready", "listening on " + bound));
+  signals->SetServer(&server);
+  manager->Ready();
+  const server::ServeEnd end = server.Run();
+  manager->Stopping();
+  signals->SetServer(nullptr);
+  if (!config.trace_path.empty()) {
+    TP2_RETURN_IF_ERROR(
+        WriteFileAtomically(config.trace_path, server.trace().ToChromeJson(), IfExists::kRefuse));
+  }
+  if (end == server::ServeEnd::kEngineLost) {
+    // Freeing what a lost device holds aborts or hangs: leave without destructors.
+    spdlog::error("the engine is lost");
+    spdlog::shutdown();
+    std::_Exit(kExitDevice);
+  }
+  return end;
+}
+
+absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
+  Phases phases;
+  SetUpLog(config.log_level);
+  SignalWatcher signals;
+  const SteadyClock clock;
+  server::ServiceManager manager(config::ReadServiceEnvironment(), &clock);
+  std::optional<server::ServiceManager::StartUp> start_up(std::in_place, &manager);
+  TP2_ASSIGN_OR_RETURN(const Access access, ReadAccess(config));
+  const BuildInfo build = GetBuildInfo();
+  TP2_RETURN_IF_ERROR(
+      phases.Done("config", absl::StrFormat("dspark-serve %s (%s)", build.version, build.git_id)));
+  TP2_ASSIGN_OR_RETURN(std::unique_ptr<StepEngine> engine, LoadEngine(config, &phases));
   RecordingEngine* recorder = nullptr;
   if (!config.record_dir.empty()) {
     TP2_ASSIGN_OR_RETURN(std::unique_ptr<RecordingEngine> recording,
@@ -147,18 +236,9 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
     recorder = recording.get();
     engine = std::move(recording);
   }
-  server::ServerOptions options;
-  options.service.max_strikes = config.max_consecutive_failures;
-  options.drain_ms = config.drain_ms;
-  const SteadyClock clock;
-  server::StepServer server(engine.get(), options, &clock);
-  TP2_ASSIGN_OR_RETURN(std::unique_ptr<transport::Listener> listener,
-                       transport::TcpListen(address, server::StepServer::RequestRule(options)));
-  const std::string bound = listener->address();
-  signals.Watch(&server);
-  server.Listen(std::move(listener));
-  TP2_RETURN_IF_ERROR(phases.Done("ready", "listening on " + bound));
-  const server::ServeEnd end = server.Run();
+  start_up.reset();
+  TP2_ASSIGN_OR_RETURN(const server::ServeEnd end,
+                       ServeEngine(config, access, engine.get(), &signals, &manager, &phases));
   if (recorder != nullptr) EndRecording(*recorder, config.record_dir);
   return end;
 }
@@ -172,8 +252,8 @@ int Run(const Flags& flags) {
   const absl::StatusOr<config::WorkerConfig> config = config::ToWorkerConfig(*settings);
   if (!config.ok()) return ReportStatus(kTool, config.status());
   if (flags.only_checks_config) {
-    const absl::StatusOr<transport::TcpAddress> address = ListenAddress(*config);
-    if (!address.ok()) return ReportStatus(kTool, address.status());
+    const absl::StatusOr<Access> access = ReadAccess(*config);
+    if (!access.ok()) return ReportStatus(kTool, access.status());
     const absl::StatusOr<DrafterConfig> model = LoadDrafterConfig(config->model_dir);
     if (!model.ok()) return ReportStatus(kTool, model.status());
     return ReportStatus(kTool, PrintResult("config ok\n"));
@@ -188,7 +268,6 @@ int Run(const Flags& flags) {
       spdlog::error("{} failed steps in a row", config->max_consecutive_failures);
       return kExitDevice;
     case server::ServeEnd::kEngineLost:
-      spdlog::error("the engine is lost");
       return kExitDevice;
   }
   return kExitInternal;

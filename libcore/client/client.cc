@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "libcore/base/digest.h"
+#include "libcore/base/entropy.h"
 #include "libcore/base/error.h"
 #include "libcore/base/status_macros.h"
+#include "libcore/contract/auth.h"
 #include "libcore/contract/digests.h"
 
 namespace tp2::client {
@@ -120,12 +122,45 @@ absl::StatusOr<RawReply> Client::Call(const Outgoing& outgoing) {
   }
 }
 
-absl::StatusOr<Answer<contract::HelloReply>> Client::Hello(const contract::HelloRequest& hello) {
+absl::StatusOr<RawReply> Client::SendHello(const contract::HelloRequest& hello) {
   std::array<std::byte, contract::kHelloBytes> body;
   EncodeHelloRequest(hello, body);
-  auto answer = ToAnswer<contract::HelloReply>(
-      Call({.header = NextHeader(Type::kHello), .head = body, .rows = {}}),
-      contract::DecodeHelloReply);
+  return Call({.header = NextHeader(Type::kHello), .head = body, .rows = {}});
+}
+
+absl::StatusOr<Answer<contract::HelloReply>> Client::Hello(const contract::HelloRequest& hello) {
+  absl::StatusOr<RawReply> reply = SendHello(hello);
+  if (!reply.ok()) return reply.status();
+  const bool is_challenge = reply->code() == Code::kChallenge;
+  if (is_challenge && options_.secret == nullptr) {
+    return Answer<contract::HelloReply>{
+        .code = Code::kChallenge, .value = std::nullopt, .header = reply->header};
+  }
+  contract::HelloRequest again = hello;
+  if (is_challenge) {
+    contract::ChallengeReply challenge;
+    if (DecodeChallengeReply(reply->body, &challenge) != Code::kOk) {
+      return BadReply("a challenge", std::to_string(reply->body.size()) + " other bytes");
+    }
+    again.nonce = RandomValue<contract::Nonce>();
+    std::array<std::byte, contract::kHelloBytes> body;
+    EncodeHelloRequest(again, body);
+    again.proof = contract::ClientProof(*options_.secret, challenge.nonce, body);
+    reply = SendHello(again);
+    if (!reply.ok()) return reply.status();
+  }
+  auto answer = ToAnswer<contract::HelloReply>(reply, contract::DecodeHelloReply);
+  if (options_.secret != nullptr && answer.ok() && answer->value.has_value()) {
+    const bool is_proved =
+        is_challenge && MacsEqual(contract::WorkerProof(*options_.secret, again.nonce, reply->body),
+                                  answer->value->proof);
+    if (!is_proved) {
+      return MakeError(absl::StatusCode::kPermissionDenied,
+                       {.what = "worker " + connection_->peer(),
+                        .expected = "proof that it knows the secret",
+                        .got = is_challenge ? "another proof" : "no challenge"});
+    }
+  }
   if (answer.ok() && answer->code == Code::kOk) session_ = answer->value->session;
   return answer;
 }

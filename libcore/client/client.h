@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "libcore/base/secret.h"
 #include "libcore/contract/codec.h"
 #include "libcore/contract/frame.h"
 #include "libcore/drafter/step_engine.h"
@@ -22,7 +23,8 @@ namespace tp2::client {
 struct ClientOptions {
   int64_t timeout_ms = 30'000;  // for each reply
   bool uses_body_hash = true;
-  uint64_t budget_us = 0;  // sent with every request; 0 for none
+  uint64_t budget_us = 0;          // sent with every request; 0 for none
+  const Secret* secret = nullptr;  // outlives the client; null: none
 };
 
 struct RawReply {
@@ -54,6 +56,8 @@ class Client {
 
   static transport::FrameRule ReplyRule();
 
+  // Answers a challenge with the secret, and then demands the worker's proof: kPermissionDenied
+  // when a worker does not have it. Without a secret the answer to a challenge is its code.
   absl::StatusOr<Answer<contract::HelloReply>> Hello(const contract::HelloRequest& hello);
   absl::StatusOr<Answer<contract::OpenReply>> Open(const contract::OpenRequest& open);
   absl::StatusOr<Answer<contract::CloseReply>> Close(const contract::CloseRequest& close);
@@ -77,6 +81,8 @@ class Client {
   ClientOptions& options() { return options_; }
 
  private:
+  absl::StatusOr<RawReply> SendHello(const contract::HelloRequest& hello);
+
   std::unique_ptr<transport::Connection> connection_;
   ClientOptions options_;
   uint64_t session_ = 0;

@@ -1,5 +1,8 @@
 #include "libcore/config/env.h"
 
+#include <unistd.h>
+
+#include <charconv>
 #include <cstdlib>
 #include <string>
 
@@ -21,6 +24,21 @@ std::vector<GivenValue> ReadEnvironment(std::span<const SettingSpec> specs) {
         {.name = spec.name, .text = text, .origin = Origin::kEnvironment, .where = variable});
   }
   return values;
+}
+
+ServiceEnvironment ReadServiceEnvironment() {
+  const auto read = [](const char* variable) {
+    const char* raw = std::getenv(variable);
+    return std::string(raw == nullptr ? "" : raw);
+  };
+  ServiceEnvironment environment{.notify_socket = read("NOTIFY_SOCKET")};
+  const std::string pid = read("WATCHDOG_PID");
+  const std::string watchdog = read("WATCHDOG_USEC");
+  if (pid.empty() || pid == std::to_string(::getpid())) {
+    (void)std::from_chars(watchdog.data(), watchdog.data() + watchdog.size(),
+                          environment.watchdog_us);
+  }
+  return environment;
 }
 
 std::optional<std::string> ReadVariable(const char* name) {

@@ -88,6 +88,13 @@ absl::Status CheckValue(const SettingSpec& spec, const std::string& text,
       expected = spec.choices;
       break;
     }
+    case SettingKind::kList: {
+      const std::vector<std::string> items = Split(text, ',');
+      is_good = std::none_of(items.begin(), items.end(),
+                             [](const std::string& item) { return item.empty(); });
+      expected = "items with a comma between them";
+      break;
+    }
     case SettingKind::kGpuList:
       is_good = IsGpuList(text);
       expected = "at most two GPU UUIDs with a comma between them";

@@ -14,7 +14,7 @@
 
 namespace tp2::config {
 
-enum class SettingKind { kText, kInteger, kBoolean, kChoice, kGpuList };
+enum class SettingKind { kText, kInteger, kBoolean, kChoice, kList, kGpuList };
 
 struct SettingSpec {
   const char* name;  // "max-model-len": the flag without dashes; underscores in files
@@ -27,6 +27,10 @@ struct SettingSpec {
   const char* group = "";        // heading in --help
   const char* help = "";
 };
+
+inline bool IsList(SettingKind kind) {
+  return kind == SettingKind::kList || kind == SettingKind::kGpuList;
+}
 
 enum class Origin { kDefault, kFile, kEnvironment, kFlag };
 const char* OriginName(Origin origin);

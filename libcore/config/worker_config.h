@@ -17,6 +17,15 @@ struct WorkerConfig {
   std::vector<std::string> gpus;  // UUIDs in rank order
   std::string backend;
   std::string listen;
+  std::vector<std::string> allowed_clients;  // networks; empty: loopback only
+  std::string secret_file;                   // empty: clients prove nothing
+  int64_t max_connections = 0;
+  int64_t hello_ms = 0;
+  int64_t idle_ms = 0;
+  int64_t frame_ms = 0;
+  std::string admin;  // empty: no admin port
+  int64_t canary_ms = 0;
+  std::string trace_path;  // empty: no trace is written
   int64_t max_model_len = 0;
   int64_t timeout_ms = 0;  // longest wait of a collective
   bool fuse_pairs = false;

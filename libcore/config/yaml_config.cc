@@ -71,7 +71,7 @@ class SettingsHandler final : public YAML::EventHandler {
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value style) override {
     RefuseDecoration(mark, tag, anchor);
-    if (place_ != Place::kValue || spec_->kind != SettingKind::kGpuList) {
+    if (place_ != Place::kValue || !IsList(spec_->kind)) {
       throw Refusal(mark, "a single value", "a list");
     }
     place_ = Place::kList;

@@ -1,7 +1,8 @@
 // Bodies of DSPK/1: bytes to values and back. Decoders are total functions over any bytes and
-// return kOk, kBadFrame (wrong length or a reserved byte that is not zero) or kBadRequest (a count
-// that no layout exists for); on anything but kOk `out` is unspecified. Encoders fill exactly the
-// bytes given to them and zero what is reserved. No I/O, no allocation beyond strings and slots.
+// return kOk, kBadFrame (wrong length, an impossible enum, a reserved byte that is not zero) or
+// kBadRequest (a count that no layout exists for); on anything but kOk `out` is unspecified.
+// Encoders fill exactly the bytes given to them and zero what is reserved. No I/O, no allocation
+// beyond strings and slots.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +19,9 @@ Code DecodeHelloRequest(ByteView body, HelloRequest* out);
 void EncodeHelloRequest(const HelloRequest& hello, Bytes out);  // kHelloBytes
 Code DecodeHelloReply(ByteView body, HelloReply* out);
 void EncodeHelloReply(const HelloReply& reply, Bytes out);  // kHelloBytes
+
+Code DecodeChallengeReply(ByteView body, ChallengeReply* out);
+void EncodeChallengeReply(const ChallengeReply& reply, Bytes out);  // kChallengeBytes
 
 Code DecodeOpenRequest(ByteView body, OpenRequest* out);
 void EncodeOpenRequest(const OpenRequest& open, Bytes out);  // kOpenBytes

@@ -41,6 +41,11 @@ constexpr CodeRule kRules[] = {
      "reconnect; bytes were changed on the way"},
     {Code::kNonfiniteRows, "NONFINITE_ROWS", false, false, kSame, "raise an alarm"},
     {Code::kSeqGap, "SEQ_GAP", true, false, kClosed, "do not retry: a bug of the client"},
+    {Code::kChallenge, "CHALLENGE", false, false, kNone, "say HELLO again with the proof"},
+    {Code::kNotAuthorized, "NOT_AUTHORIZED", true, false, kNone,
+     "stop: this network is not allowed, or the secrets differ"},
+    {Code::kTooManyConnections, "TOO_MANY_CONNECTIONS", true, false, kNone,
+     "reconnect after a pause"},
     {Code::kNotRun, "NOT_RUN", false, false, kSame, "repair the refused entry"},
 };
 

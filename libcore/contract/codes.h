@@ -34,6 +34,9 @@ enum class Code : uint16_t {
   kBodyHash = 23,
   kNonfiniteRows = 24,
   kSeqGap = 25,
+  kChallenge = 26,      // HELLO only: say it again with the proof
+  kNotAuthorized = 27,  // network not allowed, or the secret not proved
+  kTooManyConnections = 28,
   kNotRun = 255,  // entry status only: another entry of the batch was refused
 };
 

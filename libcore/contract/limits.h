@@ -13,6 +13,8 @@ inline constexpr uint16_t kDefaultPort = 18627;
 
 inline constexpr size_t kHeaderBytes = 64;
 inline constexpr size_t kHelloBytes = 256;
+inline constexpr size_t kHelloProofOffset = 224;  // of request and reply; proves what is before it
+inline constexpr size_t kChallengeBytes = 32;
 inline constexpr size_t kOpenBytes = 32;
 inline constexpr size_t kCloseBytes = 32;
 inline constexpr size_t kInsertHeadBytes = 64;

@@ -56,6 +56,8 @@ enum StepFlag : uint32_t {
 inline constexpr uint32_t kStepFlags = kStepWantMargin | kStepWantConfidence | kStepDebug;
 
 using Uuid = std::array<uint8_t, 16>;
+using Nonce = std::array<uint8_t, 32>;
+using Proof = std::array<uint8_t, 32>;  // HMAC-SHA256, see auth.h
 
 struct FrameHeader {
   uint16_t version = kVersion;
@@ -106,6 +108,10 @@ struct HelloRequest {
   uint64_t features = 0;
   Sha256Digest numerics{};  // compared only with kFeatureStrictNumerics
   std::string client_name;  // at most 32 bytes, for logs only
+  // Both zero in a first HELLO. After CHALLENGE: 32 fresh random bytes, and the proof that the
+  // client knows the secret.
+  Nonce nonce{};
+  Proof proof{};
 };
 
 struct HelloReply {
@@ -131,6 +137,17 @@ struct HelloReply {
   Uuid gpu0{};
   Uuid gpu1{};
   uint64_t start_time_ns = 0;
+  // What the worker serves, so that a client without the checkpoint can size its rows.
+  uint32_t vocab = 0;
+  uint32_t hidden = 0;
+  uint32_t max_model_length = 0;
+  uint16_t taps = 0;
+  Proof proof{};  // that the worker knows the secret; zero when it has none
+};
+
+// Body of a HELLO reply with code CHALLENGE.
+struct ChallengeReply {
+  Nonce nonce{};
 };
 
 struct OpenRequest {
@@ -183,6 +200,9 @@ struct StepMessageEntry {
   uint64_t position = 0;
   uint64_t anchor_position = 0;
   uint32_t first_row = 0;
+  // Feedback on the block drafted for this slot by its previous STEP: how many of its drafts the
+  // target accepted, plus one; 0 when the client does not say.
+  uint16_t accepted_plus_one = 0;
   uint64_t expected_length = 0;
   uint64_t tag = 0;
 };

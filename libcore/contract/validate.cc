@@ -74,6 +74,7 @@ Code CheckEntry(const StepMessage& step, int index, uint32_t first_row, const Wo
   if (entry.anchor_position != length) return Code::kBadRequest;
   if (entry.anchor >= worker.vocab) return Code::kBadRequest;
   if (entry.expected_length != length) return Code::kBadRequest;
+  if (entry.accepted_plus_one > kBlockRows + 1) return Code::kBadRequest;
   *after = window;
   after->Insert(static_cast<int64_t>(entry.position), entry.rows, worker.ring_rows);
   if (after->is_empty()) return Code::kEmptyWindow;

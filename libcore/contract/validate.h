@@ -3,7 +3,7 @@
 // request with several faults has one answer:
 //   frame, session, seq, worker state, feature, STEP fields; then entries in order: slot,
 //   generation, duplicate slot, rows, insert position, anchor position, anchor token, expected
-//   length, window, finite rows.
+//   length, accepted drafts, window, finite rows.
 #pragma once
 
 #include <cstdint>

@@ -14,13 +14,25 @@ using contract::Code;
 using contract::Type;
 using transport::Event;
 
+namespace {
+
+// A stranger's first frame may be on its way already: the limit holds before anything is read.
+std::unique_ptr<transport::Connection> WithRoomForHello(
+    std::unique_ptr<transport::Connection> connection) {
+  connection->LimitBody(contract::kHelloBytes);
+  return connection;
+}
+
+}  // namespace
+
 ConnectionWorker::ConnectionWorker(std::unique_ptr<transport::Connection> connection,
                                    const Options& options, const Clock* clock, const Health* health,
-                                   Post post)
-    : connection_(std::move(connection)),
+                                   Statistics* statistics, Post post)
+    : connection_(WithRoomForHello(std::move(connection))),
       options_(options),
       clock_(clock),
       health_(health),
+      statistics_(statistics),
       post_(std::move(post)),
       thread_([this] { Run(); }) {}
 
@@ -50,7 +62,7 @@ void ConnectionWorker::RequestStop() {
 }
 
 void ConnectionWorker::Run() {
-  last_activity_ns_ = clock_->NowNs();
+  begin_ns_ = last_activity_ns_ = clock_->NowNs();
   bool is_up = true;
   std::string reason = "server stops";
   while (is_up && !is_stopping_.load()) {
@@ -70,7 +82,7 @@ void ConnectionWorker::Run() {
         break;
       case Event::kTimeout:
         is_up = is_outstanding_ || IdleLeftMs() > 0;
-        reason = "idle";
+        reason = session_id_.load() == 0 ? "no HELLO in time" : "idle";
         break;
       case Event::kClosed:
       case Event::kTruncated:
@@ -89,6 +101,7 @@ void ConnectionWorker::Run() {
     (void)SendOwedReply();
   }
   spdlog::info("connection {} ended: {}", connection_->peer(), reason);
+  statistics_->NoteClosed(reason);
   is_gone_.store(true);
   post_(this);
   std::unique_lock lock(mutex_);
@@ -97,12 +110,17 @@ void ConnectionWorker::Run() {
 }
 
 int64_t ConnectionWorker::IdleLeftMs() const {
-  const int64_t idle_ms = (clock_->NowNs() - last_activity_ns_) / 1'000'000;
-  return std::max<int64_t>(options_.idle_close_ms - idle_ms, 0);
+  const int64_t now_ns = clock_->NowNs();
+  int64_t left_ms = options_.idle_close_ms - (now_ns - last_activity_ns_) / 1'000'000;
+  if (session_id_.load() == 0) {
+    left_ms = std::min(left_ms, options_.hello_ms - (now_ns - begin_ns_) / 1'000'000);
+  }
+  return std::max<int64_t>(left_ms, 0);
 }
 
 bool ConnectionWorker::OnFrame(std::span<std::byte> frame) {
   const int64_t arrival_ns = clock_->NowNs();
+  statistics_->NoteFrameIn(frame.size());
   contract::FrameHeader header;
   const Code code = DecodeHeader(frame, contract::Direction::kRequest, &header);
   TP2_CHECK(code == Code::kOk);  // the sizer let it through
@@ -122,6 +140,8 @@ bool ConnectionWorker::OnFrame(std::span<std::byte> frame) {
   ReplyFrame reply;
   if (is_hash_wrong) {
     reply.Refuse(Code::kBodyHash);
+  } else if (is_unsequenced && options_.requires_secret && session_id_.load() == 0) {
+    reply.Refuse(Code::kNotAuthorized);
   } else if (is_unsequenced) {
     AnswerUnsequenced(*type, header, body, session_id_.load(), *health_, &reply);
   } else {
@@ -151,19 +171,21 @@ bool ConnectionWorker::SendOwedReply() {
   is_outstanding_ = false;
   last_activity_ns_ = clock_->NowNs();
   connection_->Release(request_frame_);
+  if (session_id_.load() != 0) connection_->LimitBody(contract::kMaxBodyBytes);
   return Send(reply_) && !is_bye && !contract::ClosesConnection(reply_.code);
 }
 
 bool ConnectionWorker::SendNow(const contract::FrameHeader& request, ReplyFrame* reply,
                                int64_t arrival_ns) {
-  FinishReply(
-      request,
-      {.is_draining = health_->is_draining(), .spent_us = (clock_->NowNs() - arrival_ns) / 1000},
-      reply);
+  FinishReply(request,
+              {.is_draining = health_->is_draining() && session_id_.load() != 0,
+               .spent_us = (clock_->NowNs() - arrival_ns) / 1000},
+              reply);
   return Send(*reply) && !contract::ClosesConnection(reply->code);
 }
 
 bool ConnectionWorker::Send(const ReplyFrame& reply) {
+  statistics_->NoteReply(reply.code, reply.frame().size());
   const absl::Status status =
       connection_->Send(reply.header(), reply.body(), options_.send_timeout_ms);
   if (!status.ok()) spdlog::warn("{}", std::string(status.message()));

@@ -13,6 +13,7 @@
 #include "libcore/base/clock.h"
 #include "libcore/server/health.h"
 #include "libcore/server/reply.h"
+#include "libcore/server/statistics.h"
 #include "libcore/server/step_service.h"
 #include "libcore/transport/transport.h"
 
@@ -23,13 +24,15 @@ class ConnectionWorker {
   struct Options {
     int64_t idle_close_ms = 60'000;
     int64_t send_timeout_ms = 3'000;
+    int64_t hello_ms = 5'000;      // from the connect to a session
+    bool requires_secret = false;  // then HEALTH and PING need a session too
   };
   // `post` hands this worker to the controller, which then calls Serve or, once `is_gone()`,
   // Retire. It may be called from the worker's thread at any time until Retire.
   using Post = std::function<void(ConnectionWorker*)>;
 
   ConnectionWorker(std::unique_ptr<transport::Connection> connection, const Options& options,
-                   const Clock* clock, const Health* health, Post post);
+                   const Clock* clock, const Health* health, Statistics* statistics, Post post);
   // Retire must have been called.
   ~ConnectionWorker();
   ConnectionWorker(const ConnectionWorker&) = delete;
@@ -60,6 +63,7 @@ class ConnectionWorker {
   const Options options_;
   const Clock* clock_;
   const Health* health_;
+  Statistics* statistics_;
   const Post post_;
 
   // The request under way: written by the thread before it posts, read by the controller.
@@ -67,6 +71,7 @@ class ConnectionWorker {
   std::span<std::byte> request_frame_;
   bool is_outstanding_ = false;   // thread only
   int64_t last_activity_ns_ = 0;  // thread only
+  int64_t begin_ns_ = 0;          // thread only
 
   Session session_;  // controller only
   std::atomic<uint64_t> session_id_{0};

@@ -27,22 +27,21 @@ contract::WorkerState Health::StateLocked() const {
 
 contract::HealthReply Health::Snapshot() const {
   contract::HealthReply reply;
-  std::vector<uint32_t> step_us;
   {
     const std::lock_guard lock(mutex_);
     const int64_t now_ns = clock_->NowNs();
     reply = counters_;
     reply.state = StateLocked();
     reply.uptime_us = static_cast<uint64_t>((now_ns - start_ns_) / 1000);
-    if (step_samples_ > 0) {
+    if (has_good_step_) {
       reply.last_good_step_age_us = static_cast<uint64_t>((now_ns - last_good_step_ns_) / 1000);
     }
-    step_us.assign(step_us_.begin(), step_us_.begin() + std::min(step_samples_, kStepSamples));
   }
-  if (step_us.empty()) return reply;
-  reply.step_us_p50 = NearestRank(step_us, 50);
-  reply.step_us_p99 = NearestRank(step_us, 99);
-  reply.step_us_max = NearestRank(std::move(step_us), 100);
+  const std::vector<uint32_t> sorted = SortedStepTimes();
+  if (sorted.empty()) return reply;
+  reply.step_us_p50 = NearestRank(sorted, 50);
+  reply.step_us_p99 = NearestRank(sorted, 99);
+  reply.step_us_max = sorted.back();
   return reply;
 }
 
@@ -82,9 +81,32 @@ void Health::NoteGoodStep(int64_t step_us) {
   ++counters_.steps;
   counters_.failures_in_a_row = 0;
   last_good_step_ns_ = clock_->NowNs();
+  has_good_step_ = true;
   step_us_[step_samples_ % kStepSamples] =
       static_cast<uint32_t>(std::clamp<int64_t>(step_us, 0, std::numeric_limits<uint32_t>::max()));
   ++step_samples_;
+}
+
+void Health::NoteGoodCanary() {
+  const std::lock_guard lock(mutex_);
+  counters_.failures_in_a_row = 0;
+  last_good_step_ns_ = clock_->NowNs();
+  has_good_step_ = true;
+}
+
+bool Health::IsOlderThan(int64_t age_ms) const {
+  const std::lock_guard lock(mutex_);
+  return !has_good_step_ || clock_->NowNs() - last_good_step_ns_ >= age_ms * 1'000'000;
+}
+
+std::vector<uint32_t> Health::SortedStepTimes() const {
+  std::vector<uint32_t> sorted;
+  {
+    const std::lock_guard lock(mutex_);
+    sorted.assign(step_us_.begin(), step_us_.begin() + std::min(step_samples_, kStepSamples));
+  }
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
 }
 
 void Health::NoteInsert() {

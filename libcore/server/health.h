@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "libcore/base/clock.h"
 #include "libcore/contract/messages.h"
@@ -29,6 +30,12 @@ class Health {
   void Poison(const std::string& reason);
 
   void NoteGoodStep(int64_t step_us);
+  // A STEP of our own: evidence like a client's, but not one of its STEPs.
+  void NoteGoodCanary();
+  // No STEP succeeded in the last `age_ms`, or none ever did.
+  bool IsOlderThan(int64_t age_ms) const;
+  // Engine times of the last good STEPs in microseconds, ascending.
+  std::vector<uint32_t> SortedStepTimes() const;
   void NoteInsert();
   // A failed STEP, INSERT or OPEN; returns the failures in a row. Only a good STEP ends the row:
   // a client answers a failure with CLOSE, OPEN and INSERT, whose success proves little.
@@ -48,6 +55,7 @@ class Health {
   bool is_ready_ = false;           // guarded by mutex_
   bool is_draining_ = false;        // guarded by mutex_
   bool is_poisoned_ = false;        // guarded by mutex_
+  bool has_good_step_ = false;      // guarded by mutex_
   int64_t last_good_step_ns_ = 0;   // guarded by mutex_
   std::array<uint32_t, kStepSamples> step_us_{};  // guarded by mutex_; ring
   size_t step_samples_ = 0;                       // guarded by mutex_; ever taken

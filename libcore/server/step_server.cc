@@ -7,12 +7,18 @@
 #include <string>
 #include <utility>
 
+#include "libcore/base/error.h"
 #include "libcore/contract/frame.h"
 
 namespace tp2::server {
 
 StepServer::StepServer(StepEngine* engine, const ServerOptions& options, const Clock* clock)
-    : options_(options), clock_(clock), service_(engine, options.service, clock) {}
+    : options_(options),
+      clock_(clock),
+      service_(engine, options.service, clock),
+      refusal_log_(clock) {
+  loop_ns_.store(clock->NowNs());
+}
 
 StepServer::~StepServer() {
   StopListeners();
@@ -44,24 +50,48 @@ void StepServer::AcceptLoop(transport::Listener* listener) {
       continue;
     }
     if (*connection == nullptr) return;
+    if (!options_.allowed_clients.is_empty() &&
+        !options_.allowed_clients.Contains((*connection)->peer())) {
+      Refuse(connection->get(), contract::Code::kNotAuthorized);
+      continue;
+    }
     Adopt(std::move(connection).value());
   }
+}
+
+void StepServer::Refuse(transport::Connection* connection, contract::Code code) {
+  if (const std::optional<int64_t> unsaid = refusal_log_.Pass()) {
+    spdlog::warn("connection {} refused: {} ({} more unsaid)", connection->peer(),
+                 contract::CodeName(code), *unsaid);
+  }
+  service_.statistics().NoteRefused(code);
+  ReplyFrame reply;
+  reply.Refuse(code);
+  contract::FrameHeader hello;  // which every client says first
+  hello.type = static_cast<uint16_t>(contract::Type::kHello);
+  FinishReply(hello, {}, &reply);
+  // An empty socket buffer takes a header at once; whoever has none to take it goes without.
+  (void)connection->Send(reply.header(), {}, 0);
+  connection->Shutdown();
 }
 
 void StepServer::Adopt(std::unique_ptr<transport::Connection> connection) {
   const std::lock_guard lock(workers_mutex_);
   ReapLocked();
-  if (is_closed_ || static_cast<int>(workers_.size()) >= options_.max_connections) {
-    spdlog::warn("connection {} refused: {} connections are open", connection->peer(),
-                 workers_.size());
-    return;
+  if (is_closed_) return;
+  if (static_cast<int>(workers_.size()) >= options_.max_connections) {
+    return Refuse(connection.get(), contract::Code::kTooManyConnections);
   }
   spdlog::info("connection {} accepted", connection->peer());
+  service_.statistics().NoteAccepted();
   workers_.push_back(std::make_unique<ConnectionWorker>(
       std::move(connection),
       ConnectionWorker::Options{.idle_close_ms = options_.service.idle_close_ms,
-                                .send_timeout_ms = options_.send_timeout_ms},
-      clock_, &service_.health(), [this](ConnectionWorker* worker) { Post(worker); }));
+                                .send_timeout_ms = options_.send_timeout_ms,
+                                .hello_ms = options_.hello_ms,
+                                .requires_secret = options_.service.secret != nullptr},
+      clock_, &service_.health(), &service_.statistics(),
+      [this](ConnectionWorker* worker) { Post(worker); }));
 }
 
 void StepServer::ReapLocked() {
@@ -99,6 +129,7 @@ ServeEnd StepServer::Run() {
   int64_t drain_end_ns = 0;
   while (!service_.must_exit()) {
     if (ConnectionWorker* worker = NextWorker(kTickMs)) ServeOne(worker);
+    Tick();
     const std::lock_guard lock(queue_mutex_);
     if (drain_calls_ == 0) continue;
     if (drain_end_ns == 0) {
@@ -113,6 +144,45 @@ ServeEnd StepServer::Run() {
   StopConnections();
   if (service_.is_engine_lost()) return ServeEnd::kEngineLost;
   return service_.must_exit() ? ServeEnd::kTooManyFailures : ServeEnd::kDrained;
+}
+
+void StepServer::Tick() {
+  loop_ns_.store(clock_->NowNs());
+  {
+    // Descriptors of those who left are not kept until somebody comes.
+    const std::lock_guard lock(workers_mutex_);
+    ReapLocked();
+  }
+  if (options_.tick) options_.tick();
+  if (options_.canary_ms <= 0 || service_.health().is_draining()) return;
+  if (service_.health().IsOlderThan(options_.canary_ms)) (void)service_.RunCanary();
+}
+
+absl::Status StepServer::CheckEngine() {
+  (void)service_.RunCanary();
+  const contract::HealthReply reply = health();
+  if (reply.failures_in_a_row == 0) return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kAborted,
+      {.what = "first STEP of the engine", .expected = "drafts", .got = reply.last_error});
+}
+
+std::string StepServer::MetricsText() const {
+  return service_.metrics().Text(health(), counts(), service_.limits());
+}
+
+std::string StepServer::NotReadyReason() const {
+  const contract::HealthReply reply = health();
+  const bool takes_clients = reply.state == contract::WorkerState::kReady ||
+                             reply.state == contract::WorkerState::kDegraded;
+  if (!takes_clients) return std::string("state ") + contract::WorkerStateName(reply.state);
+  // With every slot taken there is no room for a canary, and no room for a client either.
+  if (reply.open_slots >= static_cast<uint32_t>(service_.limits().slot_count)) return "slots full";
+  const int64_t limit_ms = 3 * options_.canary_ms;
+  if (options_.canary_ms > 0 && service_.health().IsOlderThan(limit_ms)) {
+    return "no STEP succeeded for " + std::to_string(limit_ms) + " ms";
+  }
+  return "";
 }
 
 void StepServer::BeginDrain() {

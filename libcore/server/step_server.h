@@ -5,13 +5,16 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "libcore/server/connection_worker.h"
 #include "libcore/server/step_service.h"
+#include "libcore/transport/networks.h"
 #include "libcore/transport/transport.h"
 
 namespace tp2::server {
@@ -21,7 +24,14 @@ struct ServerOptions {
   int max_connections = 64;
   int64_t drain_ms = 2'000;  // how long a drain waits for open slots
   int64_t send_timeout_ms = 3'000;
-  int64_t frame_timeout_ms = 5'000;  // from a frame's first byte to its last
+  int64_t frame_timeout_ms = 2'000;  // from a frame's first byte to its last
+  int64_t hello_ms = 5'000;          // from the connect to a session
+  // Connections that a listener brings must come from here; empty: from anywhere.
+  transport::NetworkList allowed_clients = {};
+  // When no STEP succeeded for so long, one of our own is run (StepService::RunCanary); 0: never.
+  int64_t canary_ms = 0;
+  // Called by the STEP loop, at least 20 times a second unless a STEP takes longer.
+  std::function<void()> tick = {};
 };
 
 enum class ServeEnd {
@@ -44,6 +54,10 @@ class StepServer {
   void Listen(std::unique_ptr<transport::Listener> listener);
   void Adopt(std::unique_ptr<transport::Connection> connection);
 
+  // One canary before the first client: an engine that cannot draft must not be offered.
+  // Errors: kAborted.
+  absl::Status CheckEngine();
+
   // Serves until a drain is complete or the engine failed; no thread is left when it returns.
   ServeEnd Run();
 
@@ -51,14 +65,25 @@ class StepServer {
   // the second does not wait.
   void BeginDrain();
 
+  // From any thread.
   contract::HealthReply health() const { return service_.health().Snapshot(); }
+  Counts counts() const { return service_.statistics().Snapshot(); }
+  std::vector<uint32_t> SortedStepTimes() const { return service_.health().SortedStepTimes(); }
+  const TraceRing& trace() const { return service_.trace(); }
+  std::string MetricsText() const;
+  // Why no client should be sent here; empty when one should.
+  std::string NotReadyReason() const;
+  int64_t loop_age_ms() const { return (clock_->NowNs() - loop_ns_.load()) / 1'000'000; }
   const contract::WorkerLimits& limits() const { return service_.limits(); }
 
  private:
+  // One header that says why, then the end of the connection.
+  void Refuse(transport::Connection* connection, contract::Code code);
   void AcceptLoop(transport::Listener* listener);
   void Post(ConnectionWorker* worker);
   // The next worker with something to do; null when `wait_ms` passed or a drain call came in.
   ConnectionWorker* NextWorker(int64_t wait_ms);
+  void Tick();
   void ServeOne(ConnectionWorker* worker);
   void StopListeners();
   void StopConnections();
@@ -68,6 +93,8 @@ class StepServer {
   const ServerOptions options_;
   const Clock* clock_;
   StepService service_;
+  std::atomic<int64_t> loop_ns_{0};  // when the STEP loop last moved
+  LogLimit refusal_log_;
 
   std::mutex queue_mutex_;
   std::condition_variable queue_changed_;

@@ -2,12 +2,14 @@
 #include "libcore/server/step_service.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/random.h>
 
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "libcore/base/check.h"
+#include "libcore/base/entropy.h"
+#include "libcore/contract/auth.h"
 #include "libcore/contract/digests.h"
 
 namespace tp2::server {
@@ -15,13 +17,6 @@ namespace {
 
 using contract::Code;
 using contract::Type;
-
-template <class T>
-T RandomValue() {
-  T value;
-  TP2_CHECK(::getrandom(&value, sizeof(value), 0) == static_cast<ssize_t>(sizeof(value)));
-  return value;
-}
 
 uint64_t WallClockNs() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -33,6 +28,25 @@ RowMirror::Shape MirrorShape(const contract::WorkerLimits& limits) {
   return {.slot_count = limits.slot_count,
           .ring_rows = limits.ring_rows,
           .row_bytes_max = limits.RowBytes(static_cast<uint16_t>(RowKind::kTaps))};
+}
+
+// Slots of one session, or all of them.
+std::vector<contract::SlotInfo> ListOf(const contract::SlotTable& slots,
+                                       const contract::WorkerLimits& limits,
+                                       std::optional<uint64_t> session) {
+  std::vector<contract::SlotInfo> list;
+  for (int i = 0; i < slots.slot_count(); ++i) {
+    const contract::SlotRecord& slot = slots.at(i);
+    if (session.has_value() && slot.session != *session) continue;
+    list.push_back(
+        {.slot = static_cast<uint16_t>(i),
+         .state = slot.state(),
+         .window_rows = static_cast<uint16_t>(slot.window.WindowRows(limits.window_rows)),
+         .generation = slot.generation,
+         .length = static_cast<uint64_t>(slot.window.length()),
+         .tag = slot.tag});
+  }
+  return list;
 }
 
 }  // namespace
@@ -66,18 +80,17 @@ StepService::StepService(StepEngine* engine, const ServiceOptions& options, cons
       limits_(LimitsOf(engine->info())),
       slots_(limits_.slot_count, RandomValue<uint32_t>()),
       mirror_(MirrorShape(limits_)),
-      health_(instance_, limits_.identity, engine->info().tp, clock) {
+      health_(instance_, limits_.identity, engine->info().tp, clock),
+      refusal_log_(clock) {
   health_.MarkReady();
+  UpdateUse();
 }
 
 void StepService::Handle(Session* session, const ServiceRequest& request, ReplyFrame* reply) {
   const bool was_final = RefuseEarly(session, request, reply);
   if (was_final) return;
   Dispatch(session, request, reply);
-  FinishReply(request.header,
-              {.is_draining = health_.is_draining(),
-               .spent_us = (clock_->NowNs() - request.arrival_ns) / 1000},
-              reply);
+  FinishReply(request.header, ContextFor(*session, request), reply);
   if (request.header.type != static_cast<uint16_t>(Type::kHello)) {
     session->gate.Remember(request.header.seq, request.header.type, request.body_hash,
                            reply->frame());
@@ -89,10 +102,7 @@ bool StepService::RefuseEarly(Session* session, const ServiceRequest& request, R
   const contract::FrameHeader& header = request.header;
   const auto refuse = [&](Code code) {
     reply->Refuse(code);
-    FinishReply(header,
-                {.is_draining = health_.is_draining(),
-                 .spent_us = (clock_->NowNs() - request.arrival_ns) / 1000},
-                reply);
+    FinishReply(header, ContextFor(*session, request), reply);
     return true;
   };
   const std::optional<Type> type = contract::RequestType(header);
@@ -118,6 +128,7 @@ bool StepService::RefuseEarly(Session* session, const ServiceRequest& request, R
 void StepService::Dispatch(Session* session, const ServiceRequest& request, ReplyFrame* reply) {
   const Type type = static_cast<Type>(request.header.type);
   reply->Refuse(Code::kOk);
+  if (type == Type::kHello && !Authenticate(session, request, reply)) return;
   if (health_.state() == contract::WorkerState::kPoisoned) return reply->Refuse(Code::kUnhealthy);
   const bool needs_new_room = type == Type::kHello || type == Type::kOpen;
   if (needs_new_room && health_.is_draining()) return reply->Refuse(Code::kDraining);
@@ -146,6 +157,34 @@ void StepService::Dispatch(Session* session, const ServiceRequest& request, Repl
   }
 }
 
+ReplyContext StepService::ContextFor(const Session& session, const ServiceRequest& request) const {
+  return {.is_draining = health_.is_draining() && session.grant.session != 0,
+          .spent_us = (clock_->NowNs() - request.arrival_ns) / 1000};
+}
+
+bool StepService::Authenticate(Session* session, const ServiceRequest& request, ReplyFrame* reply) {
+  if (options_.secret == nullptr) return true;
+  const contract::HelloRequest& hello = body_.hello;
+  if (session->is_challenged) {
+    session->is_challenged = false;  // one answer to one challenge
+    const contract::Proof expected =
+        contract::ClientProof(*options_.secret, session->challenge, request.body);
+    if (MacsEqual(expected, hello.proof)) return true;
+  } else if (hello.proof == contract::Proof{} && hello.nonce == contract::Nonce{}) {
+    session->is_challenged = true;
+    session->challenge = RandomValue<contract::Nonce>();
+    reply->code = Code::kChallenge;
+    contract::EncodeChallengeReply({.nonce = session->challenge},
+                                   reply->Body(contract::kChallengeBytes));
+    return false;
+  }
+  if (const std::optional<int64_t> unsaid = refusal_log_.Pass()) {
+    spdlog::warn("hello refused: the secret was not proved ({} more unsaid)", *unsaid);
+  }
+  reply->Refuse(Code::kNotAuthorized);
+  return false;
+}
+
 void StepService::Hello(Session* session, ReplyFrame* reply) {
   const contract::HelloVerdict verdict = contract::ValidateHello(body_.hello, limits_);
   if (verdict.code == Code::kBadRequest) return reply->Refuse(verdict.code);
@@ -159,7 +198,13 @@ void StepService::Hello(Session* session, ReplyFrame* reply) {
   answer.ring_rows = limits_.ring_rows;
   answer.mismatch_field = verdict.mismatch_field;
   answer.start_time_ns = start_time_ns_;
+  answer.vocab = limits_.vocab;
+  answer.hidden = limits_.hidden;
+  answer.max_model_length = static_cast<uint32_t>(limits_.max_positions);
+  answer.taps = limits_.taps;
   reply->code = verdict.code;
+  // Escaped: a name may not write log lines of its own.
+  const std::string name = absl::CHexEscape(body_.hello.client_name);
   if (verdict.code == Code::kOk) {
     uint64_t id = 0;
     while (id == 0) id = RandomValue<uint64_t>();
@@ -172,12 +217,17 @@ void StepService::Hello(Session* session, ReplyFrame* reply) {
     answer.slots = session->grant.slots;
     answer.keepalive_ms = options_.keepalive_ms;
     answer.idle_close_ms = options_.idle_close_ms;
-    spdlog::info("session {:016x} opened client=\"{}\"", id, body_.hello.client_name);
-  } else {
-    spdlog::warn("hello refused code={} field=\"{}\" client=\"{}\"", CodeName(verdict.code),
-                 contract::HelloFieldName(verdict.mismatch_field), body_.hello.client_name);
+    spdlog::info("session {:016x} opened client=\"{}\"", id, name);
+  } else if (const std::optional<int64_t> unsaid = refusal_log_.Pass()) {
+    spdlog::warn("hello refused code={} field=\"{}\" client=\"{}\" ({} more unsaid)",
+                 CodeName(verdict.code), contract::HelloFieldName(verdict.mismatch_field), name,
+                 *unsaid);
   }
-  contract::EncodeHelloReply(answer, reply->Body(contract::kHelloBytes));
+  const std::span<std::byte> body = reply->Body(contract::kHelloBytes);
+  contract::EncodeHelloReply(answer, body);
+  if (options_.secret == nullptr) return;
+  answer.proof = contract::WorkerProof(*options_.secret, body_.hello.nonce, body);
+  contract::EncodeHelloReply(answer, body);
 }
 
 void StepService::Open(const Session& session, const ServiceRequest& request, ReplyFrame* reply) {
@@ -191,6 +241,7 @@ void StepService::Open(const Session& session, const ServiceRequest& request, Re
   const int64_t base = static_cast<int64_t>(body_.open.base);
   const absl::Status status = engine_->ResetSlot(slot, base);
   if (!status.ok()) return reply->Refuse(NoteFailure(/*is_step=*/false, status));
+  last_n_out_[slot] = 0;
   const uint64_t generation = slots_.Open(slot, session.grant.session, body_.open.tag, base);
   contract::EncodeOpenReply(
       {.slot = static_cast<uint16_t>(slot), .generation = generation, .base = body_.open.base},
@@ -213,17 +264,7 @@ void StepService::ListSlots(const Session& session, ReplyFrame* reply) {
   answer.window_rows = limits_.window_rows;
   answer.ring_rows = limits_.ring_rows;
   answer.instance_counter = slots_.counter();
-  for (int i = 0; i < slots_.slot_count(); ++i) {
-    const contract::SlotRecord& slot = slots_.at(i);
-    if (slot.session != session.grant.session) continue;
-    answer.slots.push_back(
-        {.slot = static_cast<uint16_t>(i),
-         .state = slot.state(),
-         .window_rows = static_cast<uint16_t>(slot.window.WindowRows(limits_.window_rows)),
-         .generation = slot.generation,
-         .length = static_cast<uint64_t>(slot.window.length()),
-         .tag = slot.tag});
-  }
+  answer.slots = ListOf(slots_, limits_, session.grant.session);
   contract::EncodeSlotsReply(answer, reply->Body(contract::SlotsReplyBytes(answer.slots.size())));
 }
 
@@ -242,6 +283,9 @@ bool StepService::IsBudgetSpent(const ServiceRequest& request) const {
   return budget_us != 0 && spent_us >= 0 && static_cast<uint64_t>(spent_us) > budget_us;
 }
 
-void StepService::UpdateUse() { health_.SetUse(session_count_, slots_.CountOpen()); }
+void StepService::UpdateUse() {
+  health_.SetUse(session_count_, slots_.CountOpen());
+  statistics_.SetSlots(ListOf(slots_, limits_, std::nullopt));
+}
 
 }  // namespace tp2::server

@@ -6,17 +6,23 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "libcore/base/clock.h"
+#include "libcore/base/secret.h"
 #include "libcore/contract/codec.h"
 #include "libcore/contract/session.h"
 #include "libcore/contract/validate.h"
 #include "libcore/drafter/step_engine.h"
 #include "libcore/server/health.h"
+#include "libcore/server/log_limit.h"
+#include "libcore/server/metrics.h"
 #include "libcore/server/reply.h"
 #include "libcore/server/row_mirror.h"
+#include "libcore/server/statistics.h"
+#include "libcore/server/trace_ring.h"
 
 namespace tp2::server {
 
@@ -24,12 +30,16 @@ struct ServiceOptions {
   int max_strikes = contract::kMaxStrikes;  // failures in a row that end the process
   uint32_t keepalive_ms = 10'000;           // advice to clients: PING when idle for so long
   uint32_t idle_close_ms = 60'000;          // a connection without a frame for so long is closed
+  // What clients must prove to know (contract/auth.h); outlives the service; null: nothing.
+  const Secret* secret = nullptr;
 };
 
 // Rights and sequence of one connection. Only the service touches it.
 struct Session {
   contract::SessionGrant grant;  // grant.session is 0 before HELLO
   contract::SeqGate gate;
+  bool is_challenged = false;  // `challenge` waits for its one answer
+  contract::Nonce challenge{};
 };
 
 struct ServiceRequest {
@@ -46,6 +56,9 @@ class StepService {
 
   // Types other than HEALTH and PING, whose frame is well-formed as far as the header goes.
   void Handle(Session* session, const ServiceRequest& request, ReplyFrame* reply);
+  // A STEP of our own on a slot nobody holds; false when there is none. Its failure is a failure
+  // like any other, and so is a draft that differs from the first canary's.
+  bool RunCanary();
   // The connection is gone: closes the session's slots.
   void EndSession(Session* session);
 
@@ -56,12 +69,18 @@ class StepService {
   Health& health() { return health_; }
   const Health& health() const { return health_; }
   const contract::WorkerLimits& limits() const { return limits_; }
+  Statistics& statistics() { return statistics_; }
+  const Statistics& statistics() const { return statistics_; }
+  const Metrics& metrics() const { return metrics_; }
+  const TraceRing& trace() const { return trace_; }
 
  private:
   // Checks up to the worker's state; returns true when `reply` is final.
   bool RefuseEarly(Session* session, const ServiceRequest& request, ReplyFrame* reply);
   void Dispatch(Session* session, const ServiceRequest& request, ReplyFrame* reply);
 
+  // Whether HELLO may be looked at; otherwise `reply` is the challenge or the refusal.
+  bool Authenticate(Session* session, const ServiceRequest& request, ReplyFrame* reply);
   void Hello(Session* session, ReplyFrame* reply);
   void Open(const Session& session, const ServiceRequest& request, ReplyFrame* reply);
   void Close(const Session& session, ReplyFrame* reply);
@@ -78,8 +97,12 @@ class StepService {
   contract::Code NoteFailure(bool is_step, const absl::Status& status);
   // Puts a slot back as the table has it; kNeedsResync when that failed too.
   contract::Code RestoreSlot(int slot);
+  // Strangers learn nothing, not even that the worker drains.
+  ReplyContext ContextFor(const Session& session, const ServiceRequest& request) const;
   bool IsBudgetSpent(const ServiceRequest& request) const;
   void UpdateUse();
+  absl::StatusOr<EntryOutput> DraftCanary(int slot);
+  void NoteFeedback(const contract::StepMessageEntry& entry);
 
   StepEngine* engine_;
   const ServiceOptions options_;
@@ -90,9 +113,15 @@ class StepService {
   contract::SlotTable slots_;
   RowMirror mirror_;
   Health health_;
+  Statistics statistics_;
+  Metrics metrics_;
+  TraceRing trace_;
+  std::array<int, kSlotCount> last_n_out_{};  // of the slot's last block; 0: none
+  std::optional<EntryOutput> first_canary_;
   contract::RequestBody body_;  // of the request being handled
   std::array<StepEntry, kMaxRequests> engine_entries_;
   int session_count_ = 0;
+  LogLimit refusal_log_;
   bool must_exit_ = false;
   bool is_engine_lost_ = false;
 };

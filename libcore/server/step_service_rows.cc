@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "libcore/base/error.h"
+#include "libcore/base/status_macros.h"
 #include "libcore/server/step_service.h"
 
 namespace tp2::server {
@@ -70,6 +72,7 @@ void StepService::Insert(const Session& session, const ServiceRequest& request, 
   mirror_.Store(rows);
   slots_.SetWindow(insert.slot, after);
   health_.NoteInsert();
+  metrics_.ObserveInsert((clock_->NowNs() - begin_ns) / 1000);
   contract::EncodeInsertReply(
       {.slot = insert.slot,
        .window_rows = static_cast<uint16_t>(after.WindowRows(limits_.window_rows)),
@@ -126,7 +129,20 @@ void StepService::Step(const Session& session, const ServiceRequest& request, Re
     return reply->Refuse(Code::kDeadline);
   } else {
     const absl::StatusOr<StepOutputs> outputs = engine_->Step(EngineRequest(step));
-    body.total_us = Us32(clock_->NowNs() - begin_ns);
+    const int64_t end_ns = clock_->NowNs();
+    body.total_us = Us32(end_ns - begin_ns);
+    trace_.Add({.session = session.grant.session,
+                .round = step.round,
+                .trace_id = request.header.trace_id,
+                .entries = step.entry_count,
+                .rows = static_cast<int>(step.rows),
+                .n_out = step.n_out,
+                .is_good = outputs.ok(),
+                .arrival_ns = request.arrival_ns,
+                .begin_ns = begin_ns,
+                .insert_ns = outputs.ok() ? outputs->insert_ns : 0,
+                .draft_ns = outputs.ok() ? outputs->draft_ns : 0,
+                .end_ns = end_ns});
     if (outputs.ok()) {
       AcceptStep(verdict, *outputs, reply, &body);
     } else {
@@ -158,10 +174,23 @@ void StepService::AcceptStep(const contract::StepVerdict& verdict, const StepOut
     body->entries[i].slot = static_cast<uint16_t>(slot);
     body->entries[i].generation = step.entries[i].generation;
     body->entries[i].length = static_cast<uint64_t>(verdict.after[i].length());
+    NoteFeedback(step.entries[i]);
+    last_n_out_[slot] = step.n_out;
   }
   body->insert_us = Us32(outputs.insert_ns);
   body->draft_us = Us32(outputs.draft_ns);
   health_.NoteGoodStep(body->total_us);
+  metrics_.ObserveStep({.entries = step.entry_count,
+                        .n_out = step.n_out,
+                        .queue_us = body->queue_us,
+                        .insert_us = body->insert_us,
+                        .draft_us = body->draft_us,
+                        .total_us = body->total_us});
+}
+
+void StepService::NoteFeedback(const contract::StepMessageEntry& entry) {
+  if (entry.accepted_plus_one == 0) return;
+  statistics_.NoteFeedback(last_n_out_[entry.slot], entry.accepted_plus_one - 1);
 }
 
 void StepService::FailStep(const absl::Status& status, ReplyFrame* reply,
@@ -181,6 +210,7 @@ contract::Code StepService::NoteFailure(bool is_step, const absl::Status& status
   const std::string reason(status.message());
   const int failures = health_.NoteFailure(is_step, reason);
   spdlog::error("engine failed: {} failures_in_a_row={}", reason, failures);
+  statistics_.NoteError(reason);
   if (!engine_->is_healthy()) {
     is_engine_lost_ = true;
     must_exit_ = true;
@@ -192,6 +222,51 @@ contract::Code StepService::NoteFailure(bool is_step, const absl::Status& status
     health_.Poison(reason);
   }
   return Code::kInternal;
+}
+
+absl::StatusOr<EntryOutput> StepService::DraftCanary(int slot) {
+  constexpr int kCanaryRows = 2;
+  TP2_RETURN_IF_ERROR(engine_->ResetSlot(slot, 0));
+  // Small and all different; what they are does not matter, only that they are the same each time.
+  std::vector<Bf16> values(kCanaryRows * size_t{limits_.RowBytes(1)} / sizeof(Bf16));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = ToBf16(static_cast<float>(i % 251) / 251.0f - 0.5f);
+  }
+  const StepEntry entry{.rows = {.slot = slot,
+                                 .position = 0,
+                                 .kind = RowKind::kTaps,
+                                 .row_count = kCanaryRows,
+                                 .values = values},
+                        .anchor = 1};
+  TP2_ASSIGN_OR_RETURN(const StepOutputs outputs,
+                       engine_->Step({.entries = {&entry, 1}, .n_out = kBlockRows}));
+  if (outputs.entries.size() == 1) return outputs.entries[0];
+  return MakeError(
+      absl::StatusCode::kInternal,
+      {.what = "canary", .expected = "one block", .got = std::to_string(outputs.entries.size())});
+}
+
+bool StepService::RunCanary() {
+  int slot = slots_.slot_count() - 1;
+  while (slot >= 0 && slots_.at(slot).session != 0) --slot;
+  if (slot < 0) return false;
+  statistics_.NoteCanary();
+  absl::StatusOr<EntryOutput> block = DraftCanary(slot);
+  if (block.ok() && !first_canary_.has_value()) first_canary_ = *block;
+  const bool is_same = block.ok() && block->tokens == first_canary_->tokens &&
+                       block->confidence_logit == first_canary_->confidence_logit &&
+                       block->margin == first_canary_->margin;
+  if (is_same) {
+    health_.NoteGoodCanary();
+  } else {
+    (void)NoteFailure(/*is_step=*/false, block.ok()
+                                             ? MakeError(absl::StatusCode::kInternal,
+                                                         {.what = "canary",
+                                                          .expected = "the drafts of the first one",
+                                                          .got = "others"})
+                                             : block.status());
+  }
+  return true;
 }
 
 contract::Code StepService::RestoreSlot(int slot) {

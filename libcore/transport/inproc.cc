@@ -69,6 +69,11 @@ class Mailbox {
     ReleaseLocked(buffer);
   }
 
+  void LimitBody(size_t max_body_bytes) {
+    const std::lock_guard lock(mutex_);
+    max_body_bytes_ = std::min(max_body_bytes, rule_.max_body_bytes);
+  }
+
   void Wake() {
     const std::lock_guard lock(mutex_);
     is_woken_ = true;
@@ -101,7 +106,7 @@ class Mailbox {
   Event Classify(Message* message, size_t sent_bytes) const {
     if (sent_bytes < rule_.header_bytes) return Event::kTruncated;
     const std::optional<uint32_t> body_bytes = rule_.sizer({message->buffer, rule_.header_bytes});
-    if (!body_bytes.has_value() || *body_bytes > rule_.max_body_bytes) {
+    if (!body_bytes.has_value() || *body_bytes > max_body_bytes_) {
       message->stored_bytes = rule_.header_bytes;
       return Event::kBadHeader;
     }
@@ -116,10 +121,11 @@ class Mailbox {
   const FrameRule rule_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  FrameBuffers buffers_;       // guarded by mutex_
-  std::deque<Message> queue_;  // guarded by mutex_; at most one per buffer
-  bool is_woken_ = false;      // guarded by mutex_
-  bool is_closed_ = false;     // guarded by mutex_
+  size_t max_body_bytes_ = rule_.max_body_bytes;  // guarded by mutex_
+  FrameBuffers buffers_;                          // guarded by mutex_
+  std::deque<Message> queue_;                     // guarded by mutex_; at most one per buffer
+  bool is_woken_ = false;                         // guarded by mutex_
+  bool is_closed_ = false;                        // guarded by mutex_
 };
 
 class InprocConnection final : public Connection {
@@ -131,6 +137,7 @@ class InprocConnection final : public Connection {
   InprocConnection& operator=(const InprocConnection&) = delete;
 
   Received Receive(int64_t timeout_ms) override { return in_->Take(timeout_ms); }
+  void LimitBody(size_t max_body_bytes) override { in_->LimitBody(max_body_bytes); }
   void Release(std::span<std::byte> frame) override { in_->Release(frame.data()); }
   absl::Status Send(std::span<const std::byte> header, std::span<const std::byte> body,
                     int64_t timeout_ms) override {

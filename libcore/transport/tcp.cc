@@ -93,8 +93,7 @@ class TcpListener final : public Listener {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Listener>> TcpListen(const TcpAddress& address,
-                                                    const FrameRule& rule) {
+absl::StatusOr<BoundSocket> BindTcp(const TcpAddress& address, const char* flag) {
   TP2_ASSIGN_OR_RETURN(const ResolvedAddress resolved, Resolve(address, AI_PASSIVE));
   UniqueFd socket = OpenSocket(resolved);
   if (!socket.is_open()) return SocketError("socket", errno);
@@ -107,12 +106,18 @@ absl::StatusOr<std::unique_ptr<Listener>> TcpListen(const TcpAddress& address,
                      {.what = "listen on " + address.ToString(),
                       .expected = "a free address of this machine",
                       .got = SocketError("bind", errno).ToString(),
-                      .next = "stop what listens there or pick another with --listen"});
+                      .next = "stop what listens there or pick another with " + std::string(flag)});
   }
   sockaddr_storage bound{};
   socklen_t bound_bytes = sizeof(bound);
   (void)::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &bound_bytes);
-  return std::make_unique<TcpListener>(std::move(socket), SocketAddressText(bound), rule);
+  return BoundSocket{std::move(socket), SocketAddressText(bound)};
+}
+
+absl::StatusOr<std::unique_ptr<Listener>> TcpListen(const TcpAddress& address,
+                                                    const FrameRule& rule) {
+  TP2_ASSIGN_OR_RETURN(BoundSocket bound, BindTcp(address, "--listen"));
+  return std::make_unique<TcpListener>(std::move(bound.socket), std::move(bound.address), rule);
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> TcpConnect(const TcpAddress& address,

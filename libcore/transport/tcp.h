@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "libcore/base/unique_fd.h"
 #include "libcore/transport/transport.h"
 
 namespace tp2::transport {
@@ -22,6 +23,15 @@ absl::StatusOr<TcpAddress> ParseTcpAddress(std::string_view text);
 
 // Whether only this machine can reach the address. Names other than "localhost" never are.
 bool IsLoopback(const TcpAddress& address);
+
+// A listening TCP socket, non-blocking, and its address with the port that was picked.
+struct BoundSocket {
+  UniqueFd socket;
+  std::string address;
+};
+// `flag` is what an error tells the operator to change. Errors: kUnavailable when the address is
+// taken or not of this machine.
+absl::StatusOr<BoundSocket> BindTcp(const TcpAddress& address, const char* flag);
 
 // Port 0 picks one. Errors: kUnavailable when the address is taken or not of this machine.
 absl::StatusOr<std::unique_ptr<Listener>> TcpListen(const TcpAddress& address,

@@ -19,7 +19,12 @@ TcpConnection::TcpConnection(UniqueFd socket, std::string peer, const FrameRule&
       peer_(std::move(peer)),
       socket_(std::move(socket)),
       wake_fd_(MakeWakeFd()),
-      buffers_(rule.header_bytes + rule.max_body_bytes) {}
+      buffers_(rule.header_bytes + rule.max_body_bytes),
+      max_body_bytes_(rule.max_body_bytes) {}
+
+void TcpConnection::LimitBody(size_t max_body_bytes) {
+  max_body_bytes_ = std::min(max_body_bytes, rule_.max_body_bytes);
+}
 
 Received TcpConnection::TakeFrame(Event event) {
   const Received received{event, {filling_, filled_bytes_}};
@@ -40,7 +45,7 @@ TcpConnection::Progress TcpConnection::ReadSome() {
     if (filled_bytes_ < wanted_bytes_) continue;
     if (wanted_bytes_ > rule_.header_bytes) return Progress::kComplete;
     const std::optional<uint32_t> body_bytes = rule_.sizer({filling_, rule_.header_bytes});
-    if (!body_bytes.has_value() || *body_bytes > rule_.max_body_bytes) return Progress::kBadHeader;
+    if (!body_bytes.has_value() || *body_bytes > max_body_bytes_) return Progress::kBadHeader;
     if (*body_bytes == 0) return Progress::kComplete;
     wanted_bytes_ = rule_.header_bytes + *body_bytes;
   }

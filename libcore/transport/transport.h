@@ -52,6 +52,9 @@ class Connection {
 
   // Negative timeout: no limit. Never returns kFrame while both buffers are held; then kTimeout.
   virtual Received Receive(int64_t timeout_ms) = 0;
+  // The largest body from the next frame on; the rule's limit, until this is called, and never
+  // more. A stranger gets less room than a client.
+  virtual void LimitBody(size_t max_body_bytes) = 0;
   virtual void Release(std::span<std::byte> frame) = 0;
 
   // Sends header and body as one frame, or fails with kDeadlineExceeded or kUnavailable; after a

@@ -16,7 +16,7 @@ trap clean_up EXIT
 fail() { echo "FAIL: $*" >&2; cat "$scratch"/*.log >&2; exit 1; }
 
 start_worker() { # MODEL_DIR
-  "$bin/dspark-serve" --model "$1" --backend cpu --listen 127.0.0.1:0 \
+  "$bin/dspark-serve" --model "$1" --backend cpu --listen 127.0.0.1:0 --admin off \
     >"$scratch/worker.log" 2>"$scratch/errors.log" </dev/null &
   worker=$!
   for _ in $(seq 300); do

@@ -133,14 +133,6 @@ TEST_P(StepServerFailure, ClosesIdleConnections) {
   EXPECT_FALSE(client->Receive().ok());
 }
 
-TEST_P(StepServerFailure, RefusesConnectionsBeyondTheLimit) {
-  Start({.max_connections = 1});
-  auto first = running_->NewSession();
-  auto second = running_->NewClient();
-  EXPECT_FALSE(second->Health().ok());
-  EXPECT_EQ(first->Slots()->code, Code::kOk);
-}
-
 // A header that announces a body, and nothing after it.
 void SendHalfAFrame(client::Client& client) {
   contract::FrameHeader header = client.NextHeader(contract::Type::kInsert);

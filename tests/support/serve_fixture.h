@@ -56,12 +56,13 @@ class RunningServer {
     server_->Adopt(std::move(theirs));
     return std::move(ours);
   }
-  std::unique_ptr<client::Client> NewClient() {
-    return std::make_unique<client::Client>(Connect(), client::ClientOptions{.timeout_ms = 5000});
+  std::unique_ptr<client::Client> NewClient(const Secret* secret = nullptr) {
+    return std::make_unique<client::Client>(
+        Connect(), client::ClientOptions{.timeout_ms = 5000, .secret = secret});
   }
   // With HELLO done.
-  std::unique_ptr<client::Client> NewSession() {
-    auto result = NewClient();
+  std::unique_ptr<client::Client> NewSession(const Secret* secret = nullptr) {
+    auto result = NewClient(secret);
     EXPECT_EQ(result->Hello(client::HelloFor(engine_.info()))->code, contract::Code::kOk);
     return result;
   }
