@@ -25,6 +25,10 @@ class Drafter final : public StepEngine {
   // One rank per plan, all in this process; `ops` has an error latch for each of them.
   Drafter(EngineInfo info, std::unique_ptr<Checkpoint> checkpoint, std::unique_ptr<O> ops,
           std::span<const ShardPlan> plans);
+  // Queued work still reads and writes the ranks' memory.
+  ~Drafter() override {
+    ForEachRank([this](RankType& rank) { ops_->Wait(rank.index); });
+  }
 
   // Lets the op set record every graph key, then runs each once with nothing in it, so that no
   // later run is the first of its kind. Errors: the op set's.

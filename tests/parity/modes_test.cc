@@ -89,6 +89,16 @@ struct PairDrafter {
   std::optional<Drafter<HostPairOps>> drafter;
 };
 
+// A use after free, for the sanitizers to see: work queued at construction wrote into memory that
+// was already gone.
+TEST(ModesThread, DrafterThatNeverDraftedWaitsForQueuedWorkBeforeItsMemoryGoes) {
+  const TempModel model("tiny");
+  for (int i = 0; i < 3; ++i) {
+    const PairDrafter pair(model);
+    EXPECT_TRUE(pair.drafter->is_healthy());
+  }
+}
+
 // A workload's first round, its slots reset.
 WorkloadRound FirstRound(Workload& workload, StepEngine& engine) {
   WorkloadRound round = workload.Next();
