@@ -48,7 +48,7 @@ stage_dev() {
 # nothing about a compiler that the first one does not.
 stage_clang() {
   configure_and_build clang cmd/all
-  run_folders clang math exl3 drafter
+  run_folders clang math exl3 ops drafter
 }
 
 # run_folders PRESET FOLDER...: builds and runs the tests of some folders of tests/. Tests of whole
@@ -62,7 +62,7 @@ run_folders() {
 }
 
 # Hostile files and frames, and kernels that count their own bytes.
-stage_asan() { run_folders asan base model checkpoint capture contract exl3; }
+stage_asan() { run_folders asan base model checkpoint capture contract exl3 ops; }
 
 # Only what starts threads or serves clients; the rest has nothing to race.
 stage_tsan() { run_folders tsan base transport contract server collectives; }
