@@ -26,7 +26,7 @@ while (($# > 0)); do
   shift
 done
 
-binaries=(gpu_test collectives_gpu_test pair_test exl3_test math_test
+binaries=(gpu_test drafter_gpu_test collectives_gpu_test pair_test exl3_test math_test
   tp2-parity tp2-bench dspark-pack p2p-lifecycle)
 configure_and_build bundle "${binaries[@]}"
 stage=$(mktemp -d)

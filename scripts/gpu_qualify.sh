@@ -176,6 +176,7 @@ if wants tests; then
   check cpu_math ./math_test --gtest_brief=1
   check cpu_exl3 ./exl3_test --gtest_brief=1
   gpu_suite gpu_test
+  gpu_suite drafter_gpu_test
   gpu_suite collectives_gpu_test
   check lifecycle_one_card ./p2p-lifecycle --full --single-card \
     --json "$out/lifecycle_one_card.json"
@@ -191,12 +192,14 @@ if wants tests; then
   fi
 fi
 if wants bits; then
-  ./dspark-pack synth --shape medium --out "$out/medium" >"$out/logs/synth.log"
-  for model in golden/v41-tiny "$out/medium"; do
+  for shape in tiny medium; do
+    ./dspark-pack synth --shape $shape --out "$out/$shape" >>"$out/logs/synth.log"
+  done
+  for model in golden/v41-tiny "$out/tiny" "$out/medium"; do
     check_bits "$(basename "$model")" "$model" --rounds 41
     check_bits "$(basename "$model")_grid" "$model" --grid
   done
-  rm -rf "$out/medium"
+  rm -rf "$out/tiny" "$out/medium"
 fi
 if wants sanitizers; then
   if command -v compute-sanitizer >/dev/null; then

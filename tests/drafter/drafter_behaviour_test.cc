@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libcore/base/rng.h"
+#include "libcore/drafter/cuda_drafter.h"
 #include "libcore/drafter/make_engine.h"
 #include "libcore/parity/workload.h"
 #include "tests/support/golden.h"
@@ -19,15 +20,23 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// The same promises are tested of every op set: TP2_TEST_BACKEND is "cpu" or "cuda".
+const std::string kBackend = TP2_TEST_BACKEND;
+
 class DrafterBehaviour : public ::testing::Test {
  protected:
   static constexpr int64_t kMaxPositions = 1048576;
 
-  void SetUp() override { engine_ = NewEngine(); }
+  void SetUp() override {
+    if (const absl::Status found = FindCudaDevice(""); kBackend == "cuda" && !found.ok()) {
+      GTEST_SKIP() << found.message();
+    }
+    engine_ = NewEngine();
+  }
 
   static std::unique_ptr<StepEngine> NewEngine(const std::string& mode = "one-card") {
-    auto engine = MakeEngine({.model_dir = kGoldenDir,
-                              .backend = "cpu",
+    auto engine = MakeEngine({.model_dir = GoldenFolder(),
+                              .backend = kBackend,
                               .mode = mode,
                               .max_positions = kMaxPositions,
                               .thread_count = 1});
@@ -170,6 +179,15 @@ TEST_F(DrafterBehaviour, ANewTenantNeverSeesOldRows) {
   ExpectSameBits(reused.entries[0], Draft(*fresh, {DraftOnly(*fresh, 5, 1)}).entries[0]);
 }
 
+TEST_F(DrafterBehaviour, AnEngineMadeAnewGivesTheSameBits) {
+  Fill(*engine_, 0, 16, 0, 8);
+  const EntryOutput first = Draft(*engine_, {DraftOnly(*engine_, 0, 3)}).entries[0];
+  engine_ = nullptr;
+  engine_ = NewEngine();
+  Fill(*engine_, 5, 16, 0, 8);
+  ExpectSameBits(Draft(*engine_, {DraftOnly(*engine_, 5, 3)}).entries[0], first);
+}
+
 TEST_F(DrafterBehaviour, OnlyTheNewestWindowOfALongPromptMatters) {
   Fill(*engine_, 0, 8, 0, 100);
   const int window = config().window;
@@ -188,7 +206,7 @@ TEST_F(DrafterBehaviour, EverySlotGivesTheSameBits) {
 }
 
 TEST_F(DrafterBehaviour, ThreadsAndRanksChangeNothing) {
-  auto threads = MakeEngine({.model_dir = kGoldenDir, .backend = "cpu", .thread_count = 3});
+  auto threads = MakeEngine({.model_dir = GoldenFolder(), .backend = "cpu", .thread_count = 3});
   ASSERT_TRUE(threads.ok());
   auto ranks = NewEngine("emulated");
   std::vector<StepOutputs> outputs;
@@ -290,7 +308,7 @@ TEST_F(DrafterBehaviour, TheLastPositionIsUsableAndTheNextIsNot) {
 TEST(MakeEngine, RefusesWhatItCannotDo) {
   const auto refusal = [](const auto& change) {
     EngineOptions options;
-    options.model_dir = kGoldenDir;
+    options.model_dir = GoldenFolder();
     change(options);
     return std::string(MakeEngine(options).status().message());
   };

@@ -1,8 +1,6 @@
 // Whole runs: the digest over everything a drafter puts out is one number, whatever computes it.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "libcore/drafter/make_engine.h"
 #include "libcore/parity/self_run.h"
 #include "tests/gpu/op_pair.h"
@@ -11,10 +9,8 @@
 namespace tp2 {
 namespace {
 
-// The source tree's, or the one beside the binary's working folder on a machine without sources.
 std::string FolderOf(const std::string& model) {
-  if (model != "golden") return SyntheticFolder(model);
-  return std::filesystem::exists(kGoldenDir) ? kGoldenDir : "golden/v41-tiny";
+  return model == "golden" ? GoldenFolder() : SyntheticFolder(model);
 }
 
 uint64_t DigestOf(const EngineOptions& options, int rounds) {

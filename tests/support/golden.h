@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,6 +15,12 @@
 namespace tp2 {
 
 inline const char kGoldenDir[] = TP2_SOURCE_DIR "/tests/golden/v41-tiny";
+
+// The golden checkpoint of the source tree, or the one in the working folder on a machine without
+// sources.
+inline std::string GoldenFolder() {
+  return std::filesystem::exists(kGoldenDir) ? kGoldenDir : "golden/v41-tiny";
+}
 
 // One safetensors file, by path or by its name in the golden folder; every numeric dtype reads as
 // fp32. Missing names abort the test.

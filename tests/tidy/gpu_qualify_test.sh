@@ -26,7 +26,7 @@ for name in math_test exl3_test dspark-pack p2p-lifecycle; do
 exit 0
 TOOL
 done
-for name in gpu_test collectives_gpu_test pair_test; do
+for name in gpu_test drafter_gpu_test collectives_gpu_test pair_test; do
   tool $name <<'TOOL'
 echo "[==========] 3 tests from 1 test suite ran. (5 ms total)"
 echo "[  PASSED  ] $((3 - SKIPPED_TESTS)) tests."
