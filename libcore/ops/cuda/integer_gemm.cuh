@@ -37,7 +37,8 @@ struct GemmShape {
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kBlocks = kMaxGroups == 1 ? 6 : 2;
   static constexpr int kParts = kWarps / kBlockColumns;  // of a column's units
-  // Slots of a warp: 4 KB or more under way cover the memory's latency.
+  // Slots of a warp: 2 KB (K = 1) to 8 KB (K = 8) under way, times the warps of a multiprocessor,
+  // cover the latency of device memory.
   static constexpr int kSlots = K <= 2 ? 4 : K <= 4 ? 3 : 2;
   static constexpr int kUnitVectors = 32 * K;  // 16 bytes each
   static constexpr int kSlotBytes = kWarps * kSlots * kUnitVectors * 16;
