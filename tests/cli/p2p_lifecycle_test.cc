@@ -1,6 +1,5 @@
 // p2p-lifecycle where no card can be used: the list works, a run says so in one line.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <string>
@@ -11,7 +10,7 @@ namespace tp2 {
 namespace {
 
 ToolOutcome RunWithoutCards(const std::string& arguments) {
-  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  HideCards();
   return RunTool("p2p-lifecycle", arguments);
 }
 

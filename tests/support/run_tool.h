@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 
 #include <string>
@@ -10,12 +11,16 @@ namespace tp2 {
 
 struct ToolOutcome {
   int code = -1;
-  std::string text;  // stdout, then stderr as it came
+  std::string text;  // what was asked for
   bool Has(const std::string& part) const { return text.find(part) != std::string::npos; }
 };
 
-inline ToolOutcome RunTool(const std::string& tool, const std::string& arguments) {
-  const std::string command = TP2_BIN_DIR "/" + tool + " " + arguments + " 2>&1";
+enum class ToolOutput { kBoth, kErrors };  // both outputs as they came, or stderr alone
+
+inline ToolOutcome RunTool(const std::string& tool, const std::string& arguments,
+                           ToolOutput output = ToolOutput::kBoth) {
+  const std::string redirection = output == ToolOutput::kBoth ? " 2>&1" : " 2>&1 >/dev/null";
+  const std::string command = TP2_BIN_DIR "/" + tool + " " + arguments + redirection;
   ToolOutcome outcome;
   FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return outcome;
@@ -27,5 +32,8 @@ inline ToolOutcome RunTool(const std::string& tool, const std::string& arguments
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return outcome;
 }
+
+// From now on no card is visible to the tools that this process runs, whatever the machine has.
+inline void HideCards() { ::setenv("CUDA_VISIBLE_DEVICES", "", 1); }
 
 }  // namespace tp2
