@@ -12,24 +12,13 @@
 #include "libcore/collectives/cuda/harness.h"
 #include "libcore/device/cuda_status.h"
 #include "libcore/device/device_guard.h"
+#include "libcore/device/driver_function.h"
 #include "libcore/device/peer.h"
 
 namespace tp2::lifecycle {
 namespace {
 
 constexpr size_t kStateBytes = 2 << 20;
-constexpr unsigned int kDriverVersion = 12000;
-
-template <class Function>
-absl::Status Find(const char* name, Function*& function) {
-  void* address = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  TP2_RETURN_IF_ERROR(TP2_CUDA(
-      cudaGetDriverEntryPointByVersion(name, &address, kDriverVersion, cudaEnableDefault, &found)));
-  if (found != cudaDriverEntryPointSuccess) return absl::UnavailableError(name);
-  function = reinterpret_cast<Function*>(address);
-  return absl::OkStatus();
-}
 
 absl::Status Driver(CUresult code, const char* call) {
   if (code == CUDA_SUCCESS) return absl::OkStatus();
@@ -45,10 +34,10 @@ absl::StatusOr<void*> MapSegment(int ordinal, size_t byte_count) {
   CUresult (*map)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) =
       nullptr;
   CUresult (*grant)(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) = nullptr;
-  TP2_RETURN_IF_ERROR(Find("cuMemCreate", create));
-  TP2_RETURN_IF_ERROR(Find("cuMemAddressReserve", reserve));
-  TP2_RETURN_IF_ERROR(Find("cuMemMap", map));
-  TP2_RETURN_IF_ERROR(Find("cuMemSetAccess", grant));
+  TP2_RETURN_IF_ERROR(device::FindDriverFunction("cuMemCreate", create));
+  TP2_RETURN_IF_ERROR(device::FindDriverFunction("cuMemAddressReserve", reserve));
+  TP2_RETURN_IF_ERROR(device::FindDriverFunction("cuMemMap", map));
+  TP2_RETURN_IF_ERROR(device::FindDriverFunction("cuMemSetAccess", grant));
   TP2_RETURN_IF_ERROR(TP2_CUDA(cudaSetDevice(ordinal)));
   TP2_RETURN_IF_ERROR(TP2_CUDA(cudaFree(nullptr)));
   CUmemAllocationProp prop = {};

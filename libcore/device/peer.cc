@@ -10,27 +10,10 @@
 #include "libcore/base/status_macros.h"
 #include "libcore/device/cuda_status.h"
 #include "libcore/device/device_guard.h"
+#include "libcore/device/driver_function.h"
 
 namespace tp2::device {
 namespace {
-
-constexpr unsigned int kDriverVersion = 12000;
-
-// A driver function without linking the driver: our binaries start on machines that have none.
-template <class Function>
-absl::Status FindDriverFunction(const char* name, Function*& function) {
-  void* address = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  TP2_RETURN_IF_ERROR(TP2_CUDA(
-      cudaGetDriverEntryPointByVersion(name, &address, kDriverVersion, cudaEnableDefault, &found)));
-  if (found != cudaDriverEntryPointSuccess) {
-    return MakeError(
-        absl::StatusCode::kUnavailable,
-        {.what = absl::StrCat("driver function ", name), .expected = "present", .got = "none"});
-  }
-  function = reinterpret_cast<Function*>(address);
-  return absl::OkStatus();
-}
 
 absl::Status Refuse(const std::string& got) {
   return MakeError(absl::StatusCode::kFailedPrecondition,
