@@ -138,6 +138,12 @@ def print_config(bench):
     text = out.decode()
     check(re.search(r'cap-ms +=\s+20000 +# flag --cap-ms', text), text)
     check(re.search(r'permit-name +=\s+' + NAME + r' +# default', text), text)
+    for mode, permit in (('pair', 'PAIR_OK'), ('solo', '')):
+        words = [bench.tool, mode, '--append', '--exclusive=false', '--gpus', 'c4e7a371', '--print-config']
+        text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        check(re.search(rf'^permit +=\s+{permit} +# default$', text, re.MULTILINE), text)
+        check(re.search(r'^append +=\s+true +# flag --append$', text, re.MULTILINE), text)
+        check(re.search(r'^exclusive +=\s+false +# flag --exclusive$', text, re.MULTILINE), text)
 
 
 @case('-', 'usage errors are one line with a hint and exit 125; --help ends with 0')
@@ -145,6 +151,9 @@ def usage(bench):
     for words, text in ((['pair', '--gpu', 'x', '--', 'true'], 'did you mean --gpus'),
                         (['pair', '--gpus', 'c4e7a371,7744b44b', '--log', 'x'], 'COMMAND'),
                         (['pair', '--cap-ms', '840001', '--', 'true'], 'cap-ms'),
+                        (['pair', '--gpus', 'c4e7a371,7744b44b', '--permit', '', '--log', 'x', '--', 'true'], 'a pair'),
+                        (['pair', '--gpus', 'c4e7a371,,7744b44b', '--', 'true'], 'a comma between'),
+                        (['pair', '--append=perhaps', '--print-config'], 'true or false'),
                         (['triple', '--', 'true'], 'run-owned')):
         done = subprocess.run([bench.tool, *words], capture_output=True, text=True, check=False)
         check(done.returncode == 125 and text in done.stderr and done.stderr.count('\n') == 1, f'{words}: {done}')
