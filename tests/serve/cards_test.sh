@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The cards of a worker on its admin port, with a libnvidia-ml that follows a script. The CPU computes; --gpus names the
-# cards to watch.
+# The cards of a worker on its admin port, with a libnvidia-ml that follows a script. The CPU
+# computes; --gpus names the cards to watch.
 #
 # usage: cards_test.sh BIN_DIR SOURCE_DIR
 set -euo pipefail
@@ -24,8 +24,9 @@ def get(path):
 
 for _ in range(300):
     status, page = json.loads(get('/status')), get('/')
-    metrics = dict(line.rsplit(' ', 1) for line in get('/metrics').splitlines() if not line.startswith('#'))
-    names = [line.split()[2] for line in get('/metrics').splitlines() if line.startswith('# TYPE')]
+    lines = get('/metrics').splitlines()
+    metrics = dict(line.rsplit(' ', 1) for line in lines if not line.startswith('#'))
+    names = [line.split()[2] for line in lines if line.startswith('# TYPE')]
     assert len(names) == len(set(names)), 'a family appears twice'
     try:
         if eval(sys.argv[2]):
@@ -42,9 +43,11 @@ readonly label="{rank=\"0\",card=\"$uuid\"}"
 
 cards 'card1.power_mw = 351000' 'card1.temperature = 61' 'card1.links = 1' 'card1.link0.replay = 5'
 start_worker "$golden" --gpus c4e7a371 --nvml "$library"
-grep -q "^cards .*rank 0 Fake H200 $uuid, driver 580.0-fake" "$scratch/worker.log" || fail "no line about the card"
-expect "float(metrics['dspark_card_power_watts$label']) == 351 and metrics['dspark_card_up$label'] == '1'"
-expect "status['telemetry']['cards'][0]['sample']['temperature_c'] == 61 and not status['telemetry']['is_stale']"
+grep -q "^cards .*rank 0 Fake H200 $uuid, driver 580.0-fake" "$scratch/worker.log" ||
+  fail "no line about the card"
+expect "float(metrics['dspark_card_power_watts$label']) == 351"
+expect "metrics['dspark_card_up$label'] == '1' and not status['telemetry']['is_stale']"
+expect "status['telemetry']['cards'][0]['sample']['temperature_c'] == 61"
 expect "'id=\"cards\"' in page and '351 W' in page"
 cards 'card1.power_mw = 351000' 'card1.links = 1' 'card1.link0.replay = 8'
 expect "status['telemetry']['cards'][0]['link_errors'] == 3"
