@@ -16,7 +16,7 @@ import time
 PYTHON = sys.executable
 NAME = 'RX-TP2SAFE'
 UUIDS = ['GPU-c4e7a371-1111-2222-3333-444455556666', 'GPU-7744b44b-1111-2222-3333-444455556666']
-QUICK = ['--cap-ms', '20000', '--grace-ms', '300', '--kill-margin-ms', '200', '--sample-period-ms', '100',
+QUICK = ['--cap-ms', '120000', '--grace-ms', '300', '--kill-margin-ms', '200', '--sample-period-ms', '100',
          '--give-up-ms', '10000', '--progress', 'never']
 
 # What a job does in most tests: says that it runs, then waits.
@@ -38,7 +38,7 @@ def check(condition, text):
         raise Failure(text)
 
 
-def wait_for(condition, what, limit_s=20.0):
+def wait_for(condition, what, limit_s=60.0):
     """The first true value of condition(). The limit only ends a test that hangs: it judges nothing."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
@@ -166,10 +166,10 @@ class Bench:
     def run(self, job, **kwargs):
         """Exit code, output and errors of a whole run."""
         process = self.start(job, **kwargs)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         return process.returncode, out, err.decode(errors='replace') if err else ''
 
-    def finish(self, process, expected, limit_s=60):
+    def finish(self, process, expected, limit_s=120):
         try:
             out, err = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired as late:
@@ -230,7 +230,7 @@ class Bench:
                 if stream:
                     stream.close()
         # The guards end their jobs; nothing of them uses the folder afterwards.
-        wait_for(lambda: not self.is_locked(0) and not self.is_locked(1), 'locks free at the end', 30)
+        wait_for(lambda: not self.is_locked(0) and not self.is_locked(1), 'locks free at the end')
         shutil.rmtree(self.root, ignore_errors=True)
 
 

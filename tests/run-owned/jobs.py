@@ -31,16 +31,17 @@ while True:
     time.sleep(0.001)
 '''
 
-# Every process forks as fast as it can, for ever, in a session of its own.
+# Every process forks as fast as it can, for ever, in a session of its own; politely where there is no room.
 BOMB = '''"{marker}"
-import os
+import os, time
+os.nice(10)
 print("run" "ning", flush=True)
 while True:
     try:
         if os.fork() == 0: os.setsid()
-    except OSError: pass
+    except OSError: time.sleep(0.01)
 '''
-BOMB_SIZE = 120
+BOMB_SIZE = 60
 
 
 def number_after(bench, word):

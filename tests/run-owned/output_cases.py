@@ -127,7 +127,7 @@ def streams(bench):
 @case('-', 'progress is one rewritten line, on demand or on a terminal')
 def progress(bench):
     code, _, err = bench.run('import time; time.sleep(0.3)', options=('--progress', 'always'))
-    check(code == 0 and re.search(r'\r\[pair 00:0\d/00:20\] ', err) and 'W  permit held' in err, repr(err))
+    check(code == 0 and re.search(r'\r\[pair 00:0\d/02:00\] ', err) and 'W  permit held' in err, repr(err))
     code, _, err = bench.run('pass', options=('--progress', 'auto'), log=bench.path('second'))
     check('\r' not in err, repr(err))
 
@@ -136,7 +136,7 @@ def progress(bench):
 def print_config(bench):
     _, out, _ = bench.run('pass', options=('--print-config',))
     text = out.decode()
-    check(re.search(r'cap-ms +=\s+20000 +# flag --cap-ms', text), text)
+    check(re.search(r'cap-ms +=\s+120000 +# flag --cap-ms', text), text)
     check(re.search(r'permit-name +=\s+' + NAME + r' +# default', text), text)
     for mode, permit in (('pair', 'PAIR_OK'), ('solo', '')):
         words = [bench.tool, mode, '--append', '--exclusive=false', '--gpus', 'c4e7a371', '--print-config']

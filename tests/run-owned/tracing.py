@@ -10,7 +10,8 @@ from bench import WAIT, Failure, Skip, wait_for
 def _strace(bench, job, flags, **kwargs):
     if shutil.which('strace') is None:
         raise Skip('needs strace')
-    if subprocess.run(['strace', '-o', '/dev/null', 'true'], capture_output=True, check=False).returncode != 0:
+    probe = ['strace', '-f', FILTER, '-o', '/dev/null', 'true']
+    if subprocess.run(probe, capture_output=True, check=False).returncode != 0:
         raise Skip('needs the right to trace processes')
     out = bench.path('trace')
     # The leak check of the address sanitizer cannot run under a tracer.
@@ -19,6 +20,11 @@ def _strace(bench, job, flags, **kwargs):
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     bench.started.append(process)
     return process, out
+
+
+# Without it every call stops, and a guard that reads the process table is slow enough to be replaced. Signals of the
+# tracer need every call.
+FILTER = '--seccomp-bpf'
 
 
 def _lines(out):
@@ -30,7 +36,7 @@ def _lines(out):
 
 def trace(bench, names, job='pass', **kwargs):
     """The process, and a function that gives the traced lines so far."""
-    process, out = _strace(bench, job, ['-e', 'trace=' + ','.join(names)], **kwargs)
+    process, out = _strace(bench, job, [FILTER, '-e', 'trace=' + ','.join(names)], **kwargs)
     return process, lambda: _lines(out)
 
 
@@ -39,7 +45,7 @@ def with_failing_call(bench, names, error, job=WAIT, path=None, when='1+', **kwa
     names = ','.join(names)
     where = ['-P', path] if path else []
     inject = f'inject={names}:error={error}:when={when}'
-    return _strace(bench, job, [*where, '-e', f'trace={names}', '-e', inject], **kwargs)[0]
+    return _strace(bench, job, [FILTER, *where, '-e', f'trace={names}', '-e', inject], **kwargs)[0]
 
 
 def wait_until_running(bench, process):
