@@ -242,15 +242,17 @@ def is_alive(pid):
         return False
 
 
-def pids_with(marker):
-    """Living processes whose command line holds the marker."""
+def pids_with(marker, without=None):
+    """Living processes whose command line holds the marker and not the other text."""
     found = []
     for name in os.listdir('/proc'):
         if not name.isdigit():
             continue
         try:
             with open(f'/proc/{name}/cmdline', 'rb') as file:
-                if marker.encode() in file.read() and is_alive(name):
+                # Once: the line of a process that is ending is empty.
+                line = file.read()
+                if marker.encode() in line and not (without and without.encode() in line) and is_alive(name):
                     found.append(int(name))
         except OSError:
             continue

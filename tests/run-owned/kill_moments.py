@@ -50,19 +50,13 @@ def one(lane, number, delay_s, arguments):
     begin = time.monotonic()
     process.wait()
 
-    # run-owned and its guard carry the job's text in their command lines; they are told apart by the option.
-    def job_pids():
-        return [pid for pid in bench.pids_with(marker)
-                if b'--lock-dir' not in open(f'/proc/{pid}/cmdline', 'rb').read()]
     phase = phase_of(lane.log_text(log))
     gone_s = None
     while True:
         # In this order: what is alive now was alive when the lock is then seen free.
         is_free = not lane.is_locked(0) and not lane.is_locked(1)
-        try:
-            alive = job_pids()
-        except OSError:
-            continue
+        # run-owned, its guard and its helper carry the job's text in their command lines, and this option.
+        alive = bench.pids_with(marker, without='--lock-dir')
         passed_s = time.monotonic() - begin
         if is_free:
             bench.check(not alive, f'run {number}: locks free while {alive} live')
