@@ -4,20 +4,22 @@
 #
 # usage: ./gpu_qualify.sh [--out DIR] [--only PART[,PART...]] [--full-size DIR]
 #   --out DIR        new folder for results; default ./qualify
-#   --only PARTS     tests, bits, sanitizers, full-bits, benches; default all of them
-#   --full-size DIR  full-size checkpoint for the last two; made (5.8 GB in --out's file system)
+#   --only PARTS     tests, bits, sanitizers, full-bits, benches, owned; default all of them
+#   --full-size DIR  full-size checkpoint for the last three; made (5.8 GB in --out's file system)
 #                    and removed without it
 #
 # Writes JSON only, to be committed as it is: qualify.json (every check), machine.json,
 # gpu_tests.json, bits.json and one file per bench; the whole output of each check is in logs/.
 # A skipped GPU test is a failure here. compute-sanitizer is used when it is on PATH, the tests of
-# a pair when there are two cards and the bundle has them.
+# a pair when there are two cards and the bundle has them. `owned` is the bench of the pair under
+# `run-owned pair`: with a permit of this script's own, once to its end and once until the permit is
+# withdrawn; log, telemetry and summary with the link counters are owned_*.
 # Exit codes: 0 qualified, 1 a check failed, 2 usage, 3 no usable card.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=$PWD/qualify
-parts=tests,bits,sanitizers,full-bits,benches
+parts=tests,bits,sanitizers,full-bits,benches,owned
 full_size=
 
 usage_error() {
@@ -45,7 +47,7 @@ while (($# > 0)); do
 done
 for part in ${parts//,/ }; do
   case $part in
-    tests | bits | sanitizers | full-bits | benches) ;;
+    tests | bits | sanitizers | full-bits | benches | owned) ;;
     *) usage_error "unknown part '$part'; see --help" ;;
   esac
 done
@@ -144,17 +146,48 @@ bench() {
   check "$name" ./tp2-bench "$@" --backend cuda --model "$full_size" --json "$out/$name.json"
   sed 's/^/      /' "$out/logs/$name.log"
 }
+# owned NAME EXPECTED_CODE VERDICT COMMAND...: the command on the first two cards, while
+# $out/PAIR_OK says so. The locks lie with those of the machine's other lanes where they can.
+owned() {
+  local name=$1 expected=$2 verdict=$3 code=0 locks=/run/lock
+  shift 3
+  if [[ ! -w $locks ]]; then
+    locks=$out/logs/locks
+    mkdir -p "$locks"
+  fi
+  ./run-owned pair --gpus "${uuids[0]},${uuids[1]}" --permit "$out/PAIR_OK" --lock-dir "$locks" \
+    --log "$out/$name.log" --require-telemetry --cap-ms 300000 --progress never -- "$@" || code=$?
+  [[ $code == "$expected" ]] && grep -q "\"verdict\": \"$verdict\"" "$out/$name.log.summary.json"
+}
+# withdrawn NAME COMMAND...: as owned, with another owner in the permit after a few seconds.
+withdrawn() {
+  local name=$1 pid code=0
+  shift
+  owned "$name" 123 permit_withdrawn "$@" &
+  pid=$!
+  for ((tenth = 0; tenth < 300; ++tenth)); do
+    if grep -qs 'job started' "$out/$name.log"; then break; fi
+    sleep 0.1
+  done
+  sleep 3
+  echo owner=SOMEBODY-ELSE >"$out/PAIR_OK.new"
+  mv "$out/PAIR_OK.new" "$out/PAIR_OK"
+  wait $pid || code=$?
+  return $code
+}
 # write_machine: cards and processor as the driver and the kernel name them.
 write_machine() {
   local fields=name,uuid,driver_version,pci.bus_id,memory.total,power.limit,power.draw
   fields+=,clocks.sm,clocks.mem,clocks.max.sm,temperature.gpu,clocks_throttle_reasons.active
   local cards=() line key value object separator
+  uuids=()
   while IFS= read -r line; do
     object="{"
     separator=
     for key in ${fields//,/ }; do
       value=${line%%, *}
       line=${line#*, }
+      if [[ $key == uuid ]]; then uuids+=("$value"); fi
       object+="$separator\"${key//./_}\": \"$value\""
       separator=", "
     done
@@ -209,7 +242,17 @@ if wants sanitizers; then
   fi
 fi
 made=no
-if [[ -z $full_size ]] && { wants full-bits || wants benches; }; then
+runs_owned=no
+if wants owned; then
+  if ((card_count < 2)); then
+    echo "----  one card: no run-owned pair"
+  elif [[ ! -x run-owned ]]; then
+    echo "----  run-owned is not in the bundle: not run"
+  else
+    runs_owned=yes
+  fi
+fi
+if [[ -z $full_size ]] && { wants full-bits || wants benches || [[ $runs_owned == yes ]]; }; then
   full_size=$out/v41-flash
   made=yes
   ./dspark-pack synth --shape v41-flash --out "$full_size" >>"$out/logs/synth.log"
@@ -221,6 +264,13 @@ if wants benches; then
   bench bench_solo solo
   bench bench_emulated emulated
   bench bench_insert insert
+fi
+if [[ $runs_owned == yes ]]; then
+  echo owner=RX-TP2SAFE >"$out/PAIR_OK"
+  pair=(./tp2-bench pair --backend cuda --model "$full_size")
+  check owned_pair owned owned_run 0 child "${pair[@]}" --json "$out/owned_pair.json"
+  check owned_withdrawn withdrawn owned_withdrawn_run "${pair[@]}" --replays 1000000
+  rm -f "$out/PAIR_OK"
 fi
 if [[ $made == yes ]]; then rm -rf "$full_size"; fi
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "cmd/dspark-serve/card_telemetry.h"
 #include "cmd/dspark-serve/signals.h"
 #include "libcore/base/build_info.h"
 #include "libcore/base/clock.h"
@@ -177,6 +178,7 @@ absl::StatusOr<std::unique_ptr<StepEngine>> LoadEngine(const config::WorkerConfi
 // Serves until the end; what it needs is loaded and checked.
 absl::StatusOr<server::ServeEnd> ServeEngine(const config::WorkerConfig& config,
                                              const Access& access, StepEngine* engine,
+                                             const telemetry::CardWatch* cards,
                                              SignalWatcher* signals,
                                              server::ServiceManager* manager, Phases* phases) {
   const SteadyClock clock;
@@ -194,11 +196,13 @@ absl::StatusOr<server::ServeEnd> ServeEngine(const config::WorkerConfig& config,
       std::unique_ptr<transport::Listener> listener,
       transport::TcpListen(access.listen, server::StepServer::RequestRule(options)));
   const std::string bound = listener->address();
-  const server::AdminPages pages(&server, {.model_dir = config.model_dir,
-                                           .backend = engine->info().backend,
-                                           .mode = engine->info().mode,
-                                           .listen = bound,
-                                           .has_secret = access.secret.has_value()});
+  const server::AdminPages pages(&server,
+                                 {.model_dir = config.model_dir,
+                                  .backend = engine->info().backend,
+                                  .mode = engine->info().mode,
+                                  .listen = bound,
+                                  .has_secret = access.secret.has_value()},
+                                 cards);
   std::unique_ptr<server::AdminHttp> admin;
   if (access.admin.has_value()) {
     TP2_ASSIGN_OR_RETURN(
@@ -229,6 +233,7 @@ absl::StatusOr<server::ServeEnd> ServeEngine(const config::WorkerConfig& config,
 absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
   Phases phases;
   SetUpLog(config.log_level);
+  CardTelemetry telemetry(config);  // forks: before the first thread
   SignalWatcher signals;
   const SteadyClock clock;
   server::ServiceManager manager(config::ReadServiceEnvironment(), &clock);
@@ -238,6 +243,13 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
   TP2_RETURN_IF_ERROR(
       phases.Done("config", absl::StrFormat("dspark-serve %s (%s)", build.version, build.git_id)));
   TP2_ASSIGN_OR_RETURN(std::unique_ptr<StepEngine> engine, LoadEngine(config, &phases));
+  absl::StatusOr<std::unique_ptr<telemetry::CardWatch>> cards = telemetry.Watch(engine->info());
+  if (!cards.ok()) {
+    spdlog::warn("no telemetry: {}", std::string(cards.status().message()));
+    cards = nullptr;
+  } else if (*cards != nullptr) {
+    TP2_RETURN_IF_ERROR(phases.Done("cards", Describe((*cards)->Now())));
+  }
   RecordingEngine* recorder = nullptr;
   if (!config.record_dir.empty()) {
     TP2_ASSIGN_OR_RETURN(std::unique_ptr<RecordingEngine> recording,
@@ -246,8 +258,9 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
     engine = std::move(recording);
   }
   start_up.reset();
-  TP2_ASSIGN_OR_RETURN(const server::ServeEnd end,
-                       ServeEngine(config, access, engine.get(), &signals, &manager, &phases));
+  TP2_ASSIGN_OR_RETURN(
+      const server::ServeEnd end,
+      ServeEngine(config, access, engine.get(), cards->get(), &signals, &manager, &phases));
   if (recorder != nullptr) EndRecording(*recorder, config.record_dir);
   return end;
 }
