@@ -26,8 +26,9 @@ void AddHardware(CLI::App* sub, Flags& flags) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->option_text("NAME [auto]")
       ->group("Hardware");
-  sub->add_option("--gpu", flags.device_uuid, "the first usable card without it")
-      ->option_text("UUID")
+  sub->add_option("--gpu", flags.device_uuids, "in rank order; the first usable cards without it")
+      ->delimiter(',')
+      ->option_text("UUID[,UUID]")
       ->group("Hardware");
   sub->add_option("--threads", flags.threads, "of the CPU; 0: one per hardware thread")
       ->check(CLI::Range(0, 1024))
@@ -100,6 +101,7 @@ void AddInsert(CLI::App& app, Flags& flags) {
   CLI::App* sub = app.add_subcommand("insert", "the context insert by number of rows");
   AddInput(sub, flags);
   AddHardware(sub, flags);
+  sub->add_flag("--pair", flags.has_pair, "also on two cards")->group("Hardware");
   sub->add_option("--rows", flags.rows, "1 to 128; several with commas")
       ->check(CLI::Range(1, kMaxRowsPerMessage))
       ->delimiter(',')
@@ -114,6 +116,7 @@ void AddInsert(CLI::App& app, Flags& flags) {
     flags.command = Command::kInsert;
     flags.command_name = "insert";
     flags.modes = {"one-card"};
+    if (flags.has_pair) flags.modes.push_back("pair");
   });
 }
 
@@ -237,6 +240,7 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
   AddGrid(app, flags, "solo", "the same for each of two ranks alone: its share of the time",
           {"solo-0", "solo-1"});
   AddGrid(app, flags, "emulated", "the same with both ranks on one card", {"emulated"});
+  AddGrid(app, flags, "pair", "one card and a pair of cards side by side", {"one-card", "pair"});
   AddInsert(app, flags);
   AddMemory(app, flags);
   AddCollectives(app, flags);

@@ -21,7 +21,7 @@ struct Flags {
   // grid and insert
   std::vector<std::string> modes;  // names of drafter/modes.h, one engine each
   std::string backend = "auto";
-  std::string device_uuid;
+  std::vector<std::string> device_uuids;  // by rank; empty: the first usable cards
   std::vector<int> requests = {1, 2, 3, 4};
   std::vector<int> n_out = {4, 5};
   int insert_rows = 0;
@@ -33,6 +33,7 @@ struct Flags {
   bool is_cold_l2 = false;
   bool has_groups = false;
   bool wants_margins = false;
+  bool has_pair = false;
   double max_mad_pct = 2;
   std::string nvml_library;
   // memory

@@ -25,13 +25,17 @@ void AddSelf(CLI::App& app, Flags& flags) {
   self->add_option("--digest", flags.expected_digest, "fail unless every digest is this one")
       ->option_text("HEX")
       ->group("Input");
-  self->add_option("--modes", flags.modes, "one-card, emulated, host-pair, ...; with commas")
+  self->add_option("--modes", flags.modes, "one-card, emulated, host-pair, pair, ...; with commas")
       ->delimiter(',')
       ->option_text("LIST [one-card]")
       ->group("Hardware");
   self->add_option("--backend", flags.backend, "auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->option_text("NAME [auto]")
+      ->group("Hardware");
+  self->add_option("--gpu", flags.device_uuids, "in rank order; the first usable cards without it")
+      ->delimiter(',')
+      ->option_text("UUID[,UUID]")
       ->group("Hardware");
   self->add_option("--threads", flags.threads, "0: one per hardware thread; bits do not change")
       ->check(CLI::Range(0, 1024))

@@ -15,6 +15,7 @@ struct Flags {
   std::string model_dir;
   std::vector<std::string> modes = {"one-card"};
   std::string backend = "auto";
+  std::vector<std::string> device_uuids;  // by rank; empty: the first usable cards
   int rounds = 41;
   uint64_t seed = 1;
   bool runs_grid = false;  // every graph key instead of random rounds

@@ -22,6 +22,7 @@ absl::StatusOr<bool> SelfIsEqual(const Flags& flags) {
                                      .backend = flags.backend,
                                      .mode = mode,
                                      .thread_count = flags.threads,
+                                     .device_uuids = flags.device_uuids,
                                      .uses_graphs = !flags.is_eager}));
     const SelfRunOptions options = {.rounds = flags.rounds, .seed = flags.seed};
     TP2_ASSIGN_OR_RETURN(const SelfRunResult result,

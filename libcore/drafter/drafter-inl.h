@@ -167,8 +167,10 @@ absl::StatusOr<StepOutputs> Drafter<O>::Step(const StepRequest& request) {
   StepOutputs outputs = Collect(request);
   outputs.insert_ns = inserted_ns - start_ns;
   outputs.draft_ns = clock_.NowNs() - inserted_ns;
-  outputs.insert_device_ns = ops_->NsBetween(StepMark::kBegin, StepMark::kInserted);
-  outputs.draft_device_ns = ops_->NsBetween(StepMark::kInserted, StepMark::kDrafted);
+  const int first = ranks_.front()->index, last = ranks_.back()->index;
+  outputs.insert_device_ns = ops_->NsBetween(first, StepMark::kBegin, StepMark::kInserted);
+  outputs.draft_device_ns = ops_->NsBetween(first, StepMark::kInserted, StepMark::kDrafted);
+  outputs.last_draft_device_ns = ops_->NsBetween(last, StepMark::kInserted, StepMark::kDrafted);
   return outputs;
 }
 

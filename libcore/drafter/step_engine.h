@@ -70,6 +70,7 @@ struct StepOutputs {
   // Between events of the first rank's stream; 0 where there is no device.
   int64_t insert_device_ns = 0;
   int64_t draft_device_ns = 0;
+  int64_t last_draft_device_ns = 0;  // of the last rank's
 };
 
 // Who the engine is: what HELLO compares and what results record.

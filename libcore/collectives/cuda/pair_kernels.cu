@@ -138,9 +138,11 @@ __device__ void ExchangeBest(Sys& sys, const RankView& view, const ExchangeArgs&
 }
 
 template <class Protocol>
-__device__ void Close(DeviceSys& sys, const RankView& view, uint32_t* steps) {
+__device__ void Close(DeviceSys& sys, const RankView& view, uint32_t* steps, Status* outcome) {
   const bool is_done = CloseStep<Protocol>(sys, view);
-  if (is_done && sys.thread() == 0 && steps != nullptr) ++*steps;
+  if (sys.thread() != 0) return;
+  if (is_done && steps != nullptr) ++*steps;
+  if (outcome != nullptr) *outcome = sys.LoadStatus(OwnHeader(view));
 }
 
 __device__ DeviceSys GridSys(const RankView& view) {
@@ -194,10 +196,10 @@ __global__ void __launch_bounds__(kWarp)
 
 template <class Protocol, class View>
 __global__ void __launch_bounds__(kWarp)
-    CloseStepKernel(const __grid_constant__ View given, uint32_t* steps) {
+    CloseStepKernel(const __grid_constant__ View given, uint32_t* steps, Status* outcome) {
   const RankView& view = Known(given);
   DeviceSys sys = WarpSys(view);
-  Close<Protocol>(sys, view, steps);
+  Close<Protocol>(sys, view, steps, outcome);
 }
 
 struct BothViews {
@@ -244,7 +246,7 @@ __global__ void __launch_bounds__(kWarp)
   int block_count;
   const int rank = HalfOf(block_count);
   DeviceSys sys = HalfSys(views.ranks[rank], block_count);
-  Close<Protocol>(sys, views.ranks[rank], steps.ranks[rank]);
+  Close<Protocol>(sys, views.ranks[rank], steps.ranks[rank], nullptr);
 }
 
 cudaError_t PreloadPairKernels() {
@@ -320,10 +322,10 @@ void LaunchExchange(const RankLaunch& launch, const ExchangeArgs& args) {
   });
 }
 
-void LaunchCloseStep(const RankLaunch& launch, uint32_t* steps) {
+void LaunchCloseStep(const RankLaunch& launch, uint32_t* steps, Status* outcome) {
   WithProtocol(launch.protocol, [&]<class Protocol> {
     WithView(launch.view, [&]<class View>(const View& view) {
-      CloseStepKernel<Protocol, View><<<1, kWarp, 0, launch.stream>>>(view, steps);
+      CloseStepKernel<Protocol, View><<<1, kWarp, 0, launch.stream>>>(view, steps, outcome);
     });
   });
 }
