@@ -72,11 +72,17 @@ class DeviceSys {
             : "l"(from)
             : "memory");
   }
+  // The first thing that an operation's threads do: what they load besides travels with it. In a
+  // larger block one thread reads for all: read by every warp, it would make one slice of L2 answer
+  // a thousand requests.
+  TP2_HD void RequestStatus() {
+    if (is_warp_ || thread() == 0) entry_ = ReadStatus(own_);
+  }
   // The first call begins the operation and is made by every thread of the block.
   TP2_HD Status LoadStatus(const Header* header) {
     if (has_begun_) return ReadStatus(header);
     has_begun_ = true;
-    return Enter(header);
+    return Enter();
   }
   TP2_HD uint32_t LoadAcquire(const uint32_t* word) const {
     uint32_t value = 0;
@@ -139,16 +145,14 @@ class DeviceSys {
              static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)}};
   }
 
-  // In a larger block one thread reads the status for all: read by every warp, it would make one
-  // slice of L2 answer a thousand requests.
-  TP2_HD Status Enter(const Header* header) {
+  // The requested status, for every thread of the block.
+  TP2_HD Status Enter() const {
     if (is_warp_) {
-      const Status status = ReadStatus(header);
       TP2_ON_DEVICE(__syncwarp();)
-      return status;
+      return entry_;
     }
-    TP2_ON_DEVICE(__shared__ Status shared; if (threadIdx.x == 0) shared = ReadStatus(header);
-                  __syncthreads(); return shared;)
+    TP2_ON_DEVICE(__shared__ Status shared; if (threadIdx.x == 0) shared = entry_; __syncthreads();
+                  return shared;)
     TP2_ON_HOST(return {};)
   }
 
@@ -164,6 +168,7 @@ class DeviceSys {
   bool is_warp_;
   bool has_agreed_ = false;
   bool has_begun_ = false;
+  Status entry_;
 };
 
 #undef TP2_PTX

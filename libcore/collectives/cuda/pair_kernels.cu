@@ -145,16 +145,21 @@ __device__ void Close(DeviceSys& sys, const RankView& view, uint32_t* steps, Sta
   if (outcome != nullptr) *outcome = sys.LoadStatus(OwnHeader(view));
 }
 
-__device__ DeviceSys GridSys(const RankView& view) {
-  return {OwnHeader(view), static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)};
+__device__ DeviceSys Requested(DeviceSys sys) {
+  sys.RequestStatus();
+  return sys;
 }
-__device__ DeviceSys WarpSys(const RankView& view) { return {OwnHeader(view), 0, 1, true}; }
+__device__ DeviceSys GridSys(const RankView& view) {
+  return Requested({OwnHeader(view), static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)});
+}
+__device__ DeviceSys WarpSys(const RankView& view) {
+  return Requested({OwnHeader(view), 0, 1, true});
+}
 
-// Of any number of ranks and items. In this and the next ones: arguments before the view, so that
-// what an operation needs first comes first.
+// Of any number of ranks and items.
 template <class Protocol>
 __global__ void __launch_bounds__(kMaxThreads)
-    ReduceKernel(const __grid_constant__ ReduceArgs args, const __grid_constant__ RankView view) {
+    ReduceKernel(const __grid_constant__ RankView view, const __grid_constant__ ReduceArgs args) {
   DeviceSys sys = GridSys(view);
   Reduce<Protocol, ItemsPerThread::kAny, Output::kAny>(sys, view, args);
 }
@@ -162,7 +167,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 // A pair's, with a thread for every item.
 template <class Protocol, class View, Output kOutput>
 __global__ void __launch_bounds__(kMaxThreads)
-    ReducePairKernel(const __grid_constant__ ReduceArgs args, const __grid_constant__ View given) {
+    ReducePairKernel(const __grid_constant__ View given, const __grid_constant__ ReduceArgs args) {
   const RankView& view = Known(given);
   DeviceSys sys = GridSys(view);
   Reduce<Protocol, ItemsPerThread::kOne, kOutput>(sys, view, args);
@@ -179,7 +184,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 
 template <class Protocol, class View, bool kHasMargin>
 __global__ void __launch_bounds__(kWarp)
-    ExchangeKernel(const __grid_constant__ ExchangeArgs args, const __grid_constant__ View given) {
+    ExchangeKernel(const __grid_constant__ View given, const __grid_constant__ ExchangeArgs args) {
   const RankView& view = Known(given);
   DeviceSys sys = WarpSys(view);
   ExchangeBest<Protocol, kHasMargin>(sys, view, args, false);
@@ -216,7 +221,7 @@ __device__ int HalfOf(int& block_count) {
   return static_cast<int>(blockIdx.x) / block_count;
 }
 __device__ DeviceSys HalfSys(const RankView& view, int block_count) {
-  return {OwnHeader(view), static_cast<int>(blockIdx.x) % block_count, block_count};
+  return Requested({OwnHeader(view), static_cast<int>(blockIdx.x) % block_count, block_count});
 }
 
 template <class Protocol>
@@ -298,11 +303,11 @@ void LaunchReduce(const RankLaunch& launch, const ReduceArgs& args, Grid grid) {
           const auto kernel = args.sum != nullptr
                                   ? &ReducePairKernel<Protocol, View, Output::kSum>
                                   : &ReducePairKernel<Protocol, View, Output::kRounded>;
-          kernel<<<grid.blocks, grid.threads, 0, launch.stream>>>(args, view);
+          kernel<<<grid.blocks, grid.threads, 0, launch.stream>>>(view, args);
           return;
         }
       }
-      ReduceKernel<Protocol><<<grid.blocks, grid.threads, 0, launch.stream>>>(args, launch.view);
+      ReduceKernel<Protocol><<<grid.blocks, grid.threads, 0, launch.stream>>>(launch.view, args);
     });
   });
 }
@@ -316,7 +321,7 @@ void LaunchExchange(const RankLaunch& launch, const ExchangeArgs& args) {
         return;
       }
       WithView(launch.view, [&]<class View>(const View& view) {
-        ExchangeKernel<Protocol, View, kHasMargin><<<1, kWarp, 0, launch.stream>>>(args, view);
+        ExchangeKernel<Protocol, View, kHasMargin><<<1, kWarp, 0, launch.stream>>>(view, args);
       });
     });
   });
