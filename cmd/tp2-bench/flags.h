@@ -11,7 +11,7 @@
 
 namespace tp2::bench {
 
-enum class Command { kGrid, kInsert, kMemory, kList, kCompare, kCollectives };
+enum class Command { kGrid, kInsert, kMemory, kList, kCompare, kDecide, kCollectives };
 
 struct Flags {
   Command command = Command::kList;
@@ -40,8 +40,9 @@ struct Flags {
   bool is_config_only = false;
   int64_t max_positions = kDefaultModelLength;
   int cached_rows = 8192;
-  // compare
+  // compare; decide: before_path is the result
   std::string before_path, after_path;
+  std::string cost_path;
   double max_regression_pct = 3;
   bool goes_across = false;
 

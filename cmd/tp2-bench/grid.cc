@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "cmd/tp2-bench/group_table.h"
 #include "cmd/tp2-bench/interrupt.h"
+#include "cmd/tp2-bench/pair_table.h"
 #include "cmd/tp2-bench/session.h"
 #include "libcore/base/percentile.h"
 #include "libcore/base/status_macros.h"
@@ -123,6 +124,7 @@ absl::StatusOr<int> RunGrid(const Flags& flags) {
       TP2_RETURN_IF_ERROR(AddGroups(flags, mode, CellsOf(flags), *session));
     }
   }
+  TP2_RETURN_IF_ERROR(session->Print(PairTable(session->result())));
   return session->Finish();
 }
 

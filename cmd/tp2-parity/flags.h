@@ -8,7 +8,7 @@
 
 namespace tp2::parity {
 
-enum class Command { kSelf, kShards, kRun, kInspect, kExplain };
+enum class Command { kSelf, kAudit, kShards, kRun, kInspect, kExplain };
 
 struct Flags {
   Command command = Command::kSelf;
@@ -22,6 +22,8 @@ struct Flags {
   bool is_eager = false;   // CUDA without graphs
   int threads = 0;
   int tp = 2;
+  int audit_every = 1;          // rounds
+  std::string planted;          // tensor of which an audit changes one bit; empty: none
   std::string expected_digest;  // empty: modes are only compared with each other
   // Captures.
   std::string capture_dir;

@@ -67,6 +67,14 @@ void CudaPairOps::Check(int rank, const absl::Status& status) {
 
 void CudaPairOps::NoteUse(int rank) { Check(rank, pair_->NoteReplay(rank, stream(rank))); }
 
+void CudaPairOps::SendUpload(int rank) {
+  const std::optional<PendingUpload> upload = std::exchange(uploads_[rank], std::nullopt);
+  if (!upload.has_value()) return;
+  const device::DeviceGuard guard(ordinal(rank));
+  NoteUse(rank);
+  ops_[rank]->Upload(rank, upload->host, upload->out);
+}
+
 void CudaPairOps::ExpectOutcomes() {
   for (int rank = 0; rank < 2; ++rank) {
     outcomes_.data()[rank].error = kNotEnded;
@@ -82,13 +90,17 @@ bool CudaPairOps::BeforeReplay(const GraphKey& key) {
 }
 
 void CudaPairOps::Replay(int rank, const GraphKey& key) {
+  SendUpload(rank);
   const device::DeviceGuard guard(ordinal(rank));
   const bool is_draft = key.kind == GraphKey::Kind::kDraft;
   if (is_draft && draft_hook_ && !draft_hook_(rank, stream(rank))) return;
   ops_[rank]->Run(key, [] {});
 }
 
-void CudaPairOps::Wait(int rank) { Check(rank, pair_->Drain()); }
+void CudaPairOps::Wait(int rank) {
+  for (const int sent : {0, 1}) SendUpload(sent);
+  Check(rank, pair_->Drain());
+}
 
 void CudaPairOps::AllReduce(std::span<const AllReduceArgs<Bf16>> ranks) {
   TP2_CHECK(ranks.size() == 2);

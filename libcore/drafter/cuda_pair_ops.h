@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -69,9 +70,9 @@ class CudaPairOps {
   template <class T>
   void Upload(int rank, std::span<const T> host, T* out) {
     if (!IsActive(rank)) return;
-    const device::DeviceGuard guard(ordinal(rank));
-    NoteUse(rank);
-    ops_[rank]->Upload(rank, host, out);
+    uploads_[rank] = {std::as_bytes(host), reinterpret_cast<std::byte*>(out)};
+    // Rank 1's waits for its first operation, so that rank 0's is not held up.
+    if (rank == 0) SendUpload(rank);
   }
   template <class T>
   void ReadBack(int rank, const T* in, std::span<T> host) {
@@ -81,6 +82,7 @@ class CudaPairOps {
   }
   template <class T>
   void Download(int rank, const T* in, std::span<T> host) {
+    SendUpload(rank);
     const device::DeviceGuard guard(ordinal(rank));
     ops_[rank]->Download(rank, in, host);
   }
@@ -177,6 +179,7 @@ class CudaPairOps {
   template <class Args>
   void Forward(int rank, void (CudaOps::*op)(int, const Args&), const Args& args) {
     if (!IsActive(rank)) return;
+    SendUpload(rank);
     const device::DeviceGuard guard(ordinal(rank));
     (ops_[rank].get()->*op)(rank, args);
   }
@@ -186,6 +189,8 @@ class CudaPairOps {
   void Replay(int rank, const GraphKey& key);
   // Makes the pair wait for the rank's stream when it drains.
   void NoteUse(int rank);
+  // Enqueues the rank's upload if it has not been yet.
+  void SendUpload(int rank);
   // The coming draft's status has not arrived yet.
   void ExpectOutcomes();
   void Check(int rank, const absl::Status& status);
@@ -197,6 +202,11 @@ class CudaPairOps {
   std::optional<int> active_rank_;
   std::unique_ptr<coll::CudaPair> pair_;
   device::PinnedBuffer<coll::Status> outcomes_;  // by rank, of the latest draft
+  struct PendingUpload {
+    std::span<const std::byte> host;
+    std::byte* out;
+  };
+  std::array<std::optional<PendingUpload>, 2> uploads_;
   std::array<bool, 2> awaits_outcome_{};
   bool is_reset_due_ = false;               // epochs run low
   std::array<FirstError, 2> errors_;        // of the pair: the op sets have their own

@@ -40,6 +40,8 @@ class Drafter final : public StepEngine {
   absl::Status Insert(const InsertRows& rows) override;
   absl::StatusOr<StepOutputs> Step(const StepRequest& request) override;
   std::vector<GraphSize> GraphSizes() const override { return ops_->GraphSizes(); }
+  absl::StatusOr<std::vector<ReplicatedTensor>> ReadReplicas() override;
+  absl::Status FlipReplicaBit(const std::string& name, int64_t bit) override;
   bool is_healthy() const override { return ops_->is_healthy(); }
   const O& ops() const { return *ops_; }
 
@@ -84,7 +86,7 @@ class Drafter final : public StepEngine {
   void SendAndInsert(std::span<const InsertRows> inserts, const StepRequest* block);
   std::vector<InsertChunk> ChunksOf(std::span<const InsertRows> inserts) const;
   void StageBlock(StepHead& head, const StepRequest& request) const;
-  void StageRows(RankType& rank, const InsertChunk& chunk) const;
+  void StageRows(const InsertChunk& chunk);
   // The head and so many values of rows.
   void Send(RankType& rank, int64_t value_count);
   void Run(const GraphKey& key);
@@ -100,6 +102,10 @@ class Drafter final : public StepEngine {
   StepOutputs Collect(const StepRequest& request);
   void CollectDebug(const StepRequest& request, StepOutputs& outputs);
 
+  // fn(name, element bytes, that tensor as bytes) for every replicated tensor of a rank.
+  template <class Fn>
+  void ForEachReplica(RankType& rank, Fn&& fn);
+
   template <class T>
   void Observe(const RankType& rank, const char* name, int stage, const T* values,
                std::vector<int64_t> shape);
@@ -113,6 +119,10 @@ class Drafter final : public StepEngine {
   const DrafterConfig& config_;
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<O> ops_;
+  // Every rank is sent the same image; what comes back goes elsewhere, because another rank may
+  // still be reading.
+  StepMemory<typename O::template HostBuffer<std::byte>> staged_;
+  typename O::template HostBuffer<StepResult> result_;
   std::vector<std::unique_ptr<RankType>> ranks_;
   std::vector<SlotWindow> windows_;
   SteadyClock clock_;
