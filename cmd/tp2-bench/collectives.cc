@@ -282,18 +282,6 @@ absl::StatusOr<std::unique_ptr<CudaPair>> MakePair(const std::vector<device::Dev
   return CudaPair::Create(options);
 }
 
-// What the result says of the cards, rank by rank.
-absl::StatusOr<std::vector<CardFacts>> FactsOf(const std::vector<device::DeviceInfo>& cards) {
-  TP2_ASSIGN_OR_RETURN(const std::vector<CardFacts> present, ListCards());
-  std::vector<CardFacts> facts;
-  for (const device::DeviceInfo& card : cards) {
-    const auto found = std::find_if(present.begin(), present.end(),
-                                    [&](const CardFacts& one) { return one.uuid == card.uuid; });
-    if (found != present.end()) facts.push_back(*found);
-  }
-  return facts;
-}
-
 // One protocol's pair with its timer.
 struct Contender {
   std::unique_ptr<CudaPair> pair;
@@ -351,7 +339,10 @@ std::vector<ProtocolKind> Protocols(const CollectivesFlags& flags) {
 
 absl::Status PrintCollectives(const CollectivesFlags& flags) {
   TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> cards, ChooseCards(flags));
-  TP2_ASSIGN_OR_RETURN(std::vector<CardFacts> facts, FactsOf(cards));
+  std::vector<std::string> uuids;
+  for (const device::DeviceInfo& card : cards) uuids.push_back(card.uuid);
+  TP2_ASSIGN_OR_RETURN(std::vector<CardFacts> facts,
+                       SelectCards(uuids, static_cast<int>(uuids.size())));
   Conditions conditions(std::move(facts), flags.nvml_library.empty()
                                               ? telemetry::kDefaultNvmlLibrary
                                               : flags.nvml_library);

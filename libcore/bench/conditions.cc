@@ -47,10 +47,6 @@ std::string ClockReasonNames(uint64_t reasons) {
   return names.empty() ? "none" : names;
 }
 
-Conditions::Conditions(const std::optional<CardFacts>& card, const std::string& nvml_library)
-    : Conditions(card.has_value() ? std::vector<CardFacts>{*card} : std::vector<CardFacts>(),
-                 nvml_library) {}
-
 Conditions::Conditions(std::vector<CardFacts> cards, const std::string& nvml_library)
     : cards_(std::move(cards)), started_utc_(telemetry::UtcNow()), load_start_(LoadPerMinute()) {
   if (cards_.empty()) return;
@@ -86,6 +82,15 @@ telemetry::Sample Conditions::ReadAll() const {
 std::optional<telemetry::CardSample> Conditions::Read() const {
   if (nvml_cards_.empty()) return std::nullopt;
   return ReadAll().cards.front();
+}
+
+std::vector<uint64_t> Conditions::MemoryUsedBytes() const {
+  std::vector<uint64_t> used;
+  if (nvml_cards_.empty()) return used;
+  for (const telemetry::CardSample& card : ReadAll().cards) {
+    used.push_back(card.memory_used_bytes.value_or(0));
+  }
+  return used;
 }
 
 Json Conditions::Finish() {

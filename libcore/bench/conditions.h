@@ -30,10 +30,11 @@ class Conditions {
   // Takes the first reading. `cards` by rank; none for the CPU. `nvml_library` is opened for cards
   // only.
   Conditions(std::vector<CardFacts> cards, const std::string& nvml_library);
-  Conditions(const std::optional<CardFacts>& card, const std::string& nvml_library);
 
   // Rank 0's card now; nothing without a card or without NVML.
   std::optional<telemetry::CardSample> Read() const;
+  // What every rank's card has in use now, by whomever; empty without cards or without NVML.
+  std::vector<uint64_t> MemoryUsedBytes() const;
 
   // Takes the last reading and gives everything: {"host": {...}, "card": rank 0's {...} or null,
   // "cards": [...], "nvml": {"driver", "start", "end", "link_errors": counted since the first
