@@ -163,15 +163,23 @@ StepVerdict ValidateStep(const StepMessage& step, const WorkerLimits& worker,
 }
 
 bool AllFinite(std::span<const std::byte> row_area) {
-  constexpr uint16_t kExponent = 0x7F80;
-  // Counted without a branch per value, so that the compiler may use vectors.
-  size_t bad = 0;
-  for (size_t at = 0; at + 1 < row_area.size(); at += 2) {
+  // The lowest exponent bit, added to an exponent of all ones and to no other, carries into the
+  // sign bit, which the mask has cleared. No branch, 16 bits wide and in blocks of a fixed size, so
+  // that the compiler may use whole vectors.
+  constexpr size_t kBlockBytes = 1024;
+  uint16_t carries = 0;
+  const auto take = [&carries](const std::byte* value) {
     uint16_t bits;
-    std::memcpy(&bits, row_area.data() + at, sizeof(bits));
-    bad += (bits & kExponent) == kExponent;
+    std::memcpy(&bits, value, sizeof(bits));
+    carries |= static_cast<uint16_t>((bits & 0x7F80) + 0x0080);
+  };
+  const std::byte* rows = row_area.data();
+  size_t at = 0;
+  for (; at + kBlockBytes <= row_area.size(); at += kBlockBytes) {
+    for (size_t i = 0; i < kBlockBytes; i += 2) take(rows + at + i);
   }
-  return bad == 0;
+  for (; at + 1 < row_area.size(); at += 2) take(rows + at);
+  return (carries & 0x8000) == 0;
 }
 
 }  // namespace tp2::contract

@@ -34,6 +34,9 @@ class Drafter final : public StepEngine {
   // later run is the first of its kind. Errors: the op set's.
   absl::Status Record();
 
+  void UseThread() override {
+    if constexpr (requires { ops_->UseThread(); }) ops_->UseThread();
+  }
   const EngineInfo& info() const override { return info_; }
   absl::Status ResetSlot(int slot, int64_t base) override;
   const SlotWindow& window(int slot) const override { return windows_[slot]; }

@@ -87,10 +87,14 @@ struct EngineInfo {
 
 class StepObserver;
 
-// Thread-compatible: one thread drives it.
+// Thread-compatible: calls never overlap. A thread other than the one that made the engine calls
+// UseThread before anything else.
 class StepEngine {
  public:
   virtual ~StepEngine() = default;
+
+  // What devices keep per thread, such as which card is current.
+  virtual void UseThread() {}
 
   virtual const EngineInfo& info() const = 0;
 

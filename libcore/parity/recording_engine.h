@@ -26,6 +26,7 @@ class RecordingEngine final : public StepEngine {
   static absl::StatusOr<std::unique_ptr<RecordingEngine>> Create(std::unique_ptr<StepEngine> engine,
                                                                  const std::string& dir);
 
+  void UseThread() override { engine_->UseThread(); }
   const EngineInfo& info() const override { return engine_->info(); }
   absl::Status ResetSlot(int slot, int64_t base) override;
   const SlotWindow& window(int slot) const override { return engine_->window(slot); }

@@ -95,6 +95,7 @@ void StepService::Handle(Session* session, const ServiceRequest& request, ReplyF
     session->gate.Remember(request.header.seq, request.header.type, request.body_hash,
                            reply->frame());
   }
+  session->open_slots = session->grant.session == 0 ? 0 : slots_.CountOf(session->grant.session);
   UpdateUse();
 }
 

@@ -1,6 +1,6 @@
 // What the worker answers: one request in, one reply frame out, without threads or sockets. Owns
 // the slots, the sessions' rights and the rule for failed steps; alone calls the engine.
-// Thread-compatible: the controller thread drives it.
+// Thread-compatible: one thread at a time drives it.
 #pragma once
 
 #include <array>
@@ -40,6 +40,7 @@ struct Session {
   contract::SeqGate gate;
   bool is_challenged = false;  // `challenge` waits for its one answer
   contract::Nonce challenge{};
+  int open_slots = 0;
 };
 
 struct ServiceRequest {
@@ -53,6 +54,9 @@ class StepService {
  public:
   // `engine` and `clock` outlive the service.
   StepService(StepEngine* engine, const ServiceOptions& options, const Clock* clock);
+
+  // A thread's first call, with the engine to itself.
+  void UseThread() { engine_->UseThread(); }
 
   // Types other than HEALTH and PING, whose frame is well-formed as far as the header goes.
   void Handle(Session* session, const ServiceRequest& request, ReplyFrame* reply);
