@@ -43,6 +43,10 @@ class Drafter final : public StepEngine {
   absl::Status Insert(const InsertRows& rows) override;
   absl::StatusOr<StepOutputs> Step(const StepRequest& request) override;
   std::vector<GraphSize> GraphSizes() const override { return ops_->GraphSizes(); }
+  absl::Status MaintainWhileIdle() override {
+    if constexpr (requires { ops_->MaintainWhileIdle(); }) return ops_->MaintainWhileIdle();
+    return absl::OkStatus();
+  }
   bool is_healthy() const override { return ops_->is_healthy(); }
   const O& ops() const { return *ops_; }
 

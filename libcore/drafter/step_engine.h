@@ -119,6 +119,10 @@ class StepEngine {
   // What each graph key replays; empty where nothing is recorded.
   virtual std::vector<GraphSize> GraphSizes() const { return {}; }
 
+  // Between STEPs that are not due: what would otherwise take its time from one of them later.
+  // Errors as Insert.
+  virtual absl::Status MaintainWhileIdle() { return absl::OkStatus(); }
+
   // False once the engine cannot be used again in this process.
   virtual bool is_healthy() const = 0;
 };

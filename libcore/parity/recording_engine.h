@@ -32,6 +32,7 @@ class RecordingEngine final : public StepEngine {
   const SlotWindow& window(int slot) const override { return engine_->window(slot); }
   absl::Status Insert(const InsertRows& rows) override;
   absl::StatusOr<StepOutputs> Step(const StepRequest& request) override;
+  absl::Status MaintainWhileIdle() override { return engine_->MaintainWhileIdle(); }
   bool is_healthy() const override { return engine_->is_healthy(); }
   bool SetObserver(StepObserver* observer) override { return engine_->SetObserver(observer); }
 

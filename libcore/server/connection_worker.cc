@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "libcore/base/check.h"
+#include "libcore/server/profile_range.h"
 
 namespace tp2::server {
 
@@ -178,10 +179,8 @@ bool ConnectionWorker::OnFrame(std::span<std::byte> frame) {
   const bool is_hash_wrong =
       (header.flags & contract::kFlagBodyHash) != 0 && header.body_hash != body_hash;
   if (!is_hash_wrong && !is_unsequenced && !is_outstanding_) {
-    TakeRequest(frame, {.header = header,
-                        .body = body,
-                        .body_hash = body_hash,
-                        .arrival_ns = arrival_ns});
+    TakeRequest(frame,
+                {.header = header, .body = body, .body_hash = body_hash, .arrival_ns = arrival_ns});
     return is_up_;
   }
   ReplyFrame reply;
@@ -231,9 +230,11 @@ bool ConnectionWorker::SendOwedReply() {
   const bool is_bye = request_.header.type == static_cast<uint16_t>(Type::kBye);
   is_outstanding_ = false;
   last_activity_ns_ = clock_->NowNs();
-  connection_->Release(request_frame_);
   if (session_id_.load() != 0) connection_->LimitBody(contract::kMaxBodyBytes);
-  return Send(reply_) && !is_bye && !contract::ClosesConnection(reply_.code);
+  const bool stays_up = Send(reply_) && !is_bye && !contract::ClosesConnection(reply_.code);
+  hooks_.settle(&session_);
+  connection_->Release(request_frame_);
+  return stays_up;
 }
 
 bool ConnectionWorker::SendNow(const contract::FrameHeader& request, ReplyFrame* reply,
@@ -246,9 +247,9 @@ bool ConnectionWorker::SendNow(const contract::FrameHeader& request, ReplyFrame*
 }
 
 bool ConnectionWorker::Send(const ReplyFrame& reply) {
+  const ProfileRange range("reply");
   statistics_->NoteReply(reply.code, reply.frame().size());
-  const absl::Status status =
-      connection_->Send(reply.header(), reply.body(), send_timeout_ms_);
+  const absl::Status status = connection_->Send(reply.header(), reply.body(), send_timeout_ms_);
   if (!status.ok()) spdlog::warn("{}", std::string(status.message()));
   return status.ok();
 }

@@ -38,6 +38,8 @@ class ConnectionWorker {
   struct Hooks {
     // Calls ServeHere and returns true, or returns false when the engine is taken.
     std::function<bool(ConnectionWorker*)> try_serve;
+    // StepService::Settle.
+    std::function<void(Session*)> settle;
     // Hands this worker to the controller, which calls Serve or, once `is_gone()`, Retire.
     std::function<void(ConnectionWorker*)> post;
   };
@@ -90,7 +92,8 @@ class ConnectionWorker {
   Statistics* statistics_;
   const Hooks hooks_;
 
-  // The thread's all the time but for its own visits to the engine: who holds it receives and sends.
+  // The thread's all the time but for its own visits to the engine: who holds it receives and
+  // sends.
   std::mutex io_mutex_;
   std::span<std::byte> request_frame_;  // guarded by io_mutex_
   bool is_outstanding_ = false;         // guarded by io_mutex_

@@ -96,6 +96,7 @@ void StepServer::Adopt(std::unique_ptr<transport::Connection> connection) {
       clock_, &service_.health(), &service_.statistics(),
       ConnectionWorker::Hooks{
           .try_serve = [this](ConnectionWorker* worker) { return TryServe(worker); },
+          .settle = [this](Session* session) { service_.Settle(session); },
           .post = [this](ConnectionWorker* worker) { Post(worker); }}));
 }
 
@@ -113,6 +114,7 @@ bool StepServer::TryServe(ConnectionWorker* worker) {
   visitor_.store(worker);
   worker->ServeHere(&service_);
   visitor_.store(nullptr);
+  last_served_ns_.store(clock_->NowNs());
   if (service_.must_exit() || service_.health().is_draining()) queue_changed_.notify_one();
   return true;
 }
@@ -153,6 +155,7 @@ void StepServer::ServeOne(ConnectionWorker* worker) {
     worker->Retire(&service_);
   } else {
     worker->Serve(&service_);
+    last_served_ns_.store(clock_->NowNs());
   }
 }
 
@@ -195,10 +198,19 @@ void StepServer::Tick() {
     ReapLocked();
   }
   if (options_.tick) options_.tick();
-  if (options_.canary_ms <= 0 || service_.health().is_draining()) return;
-  if (!service_.health().IsOlderThan(options_.canary_ms)) return;
+  UseIdleGap();
+}
+
+void StepServer::UseIdleGap() {
+  // Rounds come some 20 times a second: a gap is what is longer than a client's own pauses in one.
+  constexpr int64_t kGapNs = 5'000'000;
+  const auto is_gap = [this] { return clock_->NowNs() - last_served_ns_.load() >= kGapNs; };
+  if (!is_gap()) return;
   const std::unique_lock turn = TakeTurn();
-  (void)service_.RunCanary();
+  if (!is_gap() || service_.must_exit()) return;
+  service_.MaintainWhileIdle();
+  if (options_.canary_ms <= 0 || service_.health().is_draining()) return;
+  if (service_.health().IsOlderThan(options_.canary_ms)) (void)service_.RunCanary();
 }
 
 absl::Status StepServer::CheckEngine() {

@@ -97,6 +97,8 @@ class StepServer {
   // The controller's turn with the engine. While another thread is in there, whose connection then
   // has nobody to answer it, the controller does.
   std::unique_lock<std::timed_mutex> TakeTurn();
+  // When nobody has asked for a while; the controller's work for the engine.
+  void UseIdleGap();
   // Whether Run ends; the caller has the turn.
   bool IsOver();
   void Tick();
@@ -115,9 +117,10 @@ class StepServer {
 
   // Held by whoever uses service_ and with it the engine.
   std::timed_mutex turn_mutex_;
-  std::atomic<bool> is_turn_wanted_{false};  // by the controller, for too long already
+  std::atomic<bool> is_turn_wanted_{false};          // by the controller, for too long already
   std::atomic<ConnectionWorker*> visitor_{nullptr};  // whose own thread has the turn
-  int64_t drain_end_ns_ = 0;                         // controller only
+  std::atomic<int64_t> last_served_ns_{0};
+  int64_t drain_end_ns_ = 0;  // controller only
 
   std::mutex queue_mutex_;
   std::condition_variable queue_changed_;

@@ -1,6 +1,6 @@
-// step_overhead [ROUNDS] [WORK_US] [PAUSE_US] [CLIENT_SPIN_US] [SPIN_MS]: what a STEP over TCP costs
-// beyond the engine, at production row sizes (6 rows of 30,720 B), with an engine that takes a fixed
-// time and computes nothing. By hand, never in CI: times belong to the machine.
+// step_overhead [ROUNDS] [WORK_US] [PAUSE_US] [CLIENT_SPIN_US] [SPIN_MS]: what a STEP over TCP
+// costs beyond the engine, at production row sizes (6 rows of 30,720 B), with an engine that takes
+// a fixed time and computes nothing. By hand, never in CI: times belong to the machine.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -151,9 +151,10 @@ int Main(const Options& options) {
   const auto us = [](const std::vector<int64_t>& ns, int percent) {
     return static_cast<double>(NearestRank(ns, percent)) / 1e3;
   };
-  std::printf("rounds %d work %ld us pause %ld us: STEP p50 %.1f us; beyond the engine p50 %.1f p99 %.1f us; in the worker p50 %ld us\n",
-              options.rounds, options.work_us, options.pause_us, us(round_ns, 50),
-              us(beyond_ns, 50), us(beyond_ns, 99), NearestRank(server_us, 50));
+  std::printf("%d rounds, engine %ld us, pause %ld us: STEP p50 %.1f us, beyond the engine ",
+              options.rounds, options.work_us, options.pause_us, us(round_ns, 50));
+  std::printf("p50 %.1f us, p99 %.1f us, in the worker p50 %ld us\n", us(beyond_ns, 50),
+              us(beyond_ns, 99), NearestRank(server_us, 50));
   return 0;
 }
 
