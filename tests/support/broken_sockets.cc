@@ -11,7 +11,9 @@
 
 namespace {
 
-std::atomic<unsigned> calls{0};
+// Apart: waits that follow each failed transfer would otherwise always meet the same one.
+std::atomic<unsigned> transfers{0};
+std::atomic<unsigned> waits{0};
 
 template <class Call>
 Call Next(const char* name) {
@@ -20,7 +22,7 @@ Call Next(const char* name) {
 
 // The error this call ends with; 0: none.
 int Trouble() {
-  switch (calls.fetch_add(1) % 4) {
+  switch (transfers.fetch_add(1) % 4) {
     case 0:
     case 2:
       return EINTR;
@@ -62,7 +64,7 @@ extern "C" ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
 
 extern "C" int poll(struct pollfd* fds, nfds_t count, int timeout_ms) {
   static const auto next = Next<int (*)(struct pollfd*, nfds_t, int)>("poll");
-  if (calls.fetch_add(1) % 2 == 0) {
+  if (waits.fetch_add(1) % 2 == 0) {
     errno = EINTR;
     return -1;
   }
