@@ -160,13 +160,22 @@ class StatusLine {
   int64_t last_ns_ = 0;
 };
 
+// Two ranks on the CPU are two threads: for tests of everything but speed.
+std::string ModeOf(const config::WorkerConfig& config) {
+  if (config.tp == 1) return "one-card";
+  return config.backend == "cpu" ? "host-pair" : "pair";
+}
+
 absl::StatusOr<std::unique_ptr<StepEngine>> LoadEngine(const config::WorkerConfig& config,
                                                        Phases* phases) {
   TP2_ASSIGN_OR_RETURN(std::unique_ptr<StepEngine> engine,
                        MakeEngine({.model_dir = config.model_dir,
                                    .backend = config.backend,
+                                   .mode = ModeOf(config),
                                    .max_positions = config.max_model_len,
-                                   .thread_count = config.threads}));
+                                   .thread_count = config.threads,
+                                   .device_uuids = config.gpus,
+                                   .timeout_ms = config.timeout_ms}));
   const EngineInfo& info = engine->info();
   // One phase: the engine opens, checks and hashes the checkpoint on its way up, in one pass.
   TP2_RETURN_IF_ERROR(phases->Done(

@@ -7,6 +7,8 @@ namespace tp2::bench {
 namespace {
 
 constexpr int kMaxCachedRows = 1 << 20;
+// New rows per request of a whole STEP: the anchor and five accepted drafts.
+constexpr int kStepRows = 6;
 
 void AddJson(CLI::App* sub, Flags& flags) {
   sub->add_option("--json", flags.json_path, "write JSON, - for stdout; never over a file")
@@ -26,8 +28,9 @@ void AddHardware(CLI::App* sub, Flags& flags) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->option_text("NAME [auto]")
       ->group("Hardware");
-  sub->add_option("--gpu", flags.device_uuid, "the first usable card without it")
-      ->option_text("UUID")
+  sub->add_option("--gpu", flags.device_uuids, "in rank order; the first usable cards without it")
+      ->delimiter(',')
+      ->option_text("UUID[,UUID]")
       ->group("Hardware");
   sub->add_option("--threads", flags.threads, "of the CPU; 0: one per hardware thread")
       ->check(CLI::Range(0, 1024))
@@ -89,10 +92,15 @@ void AddGrid(CLI::App& app, Flags& flags, const std::string& name, const std::st
   sub->footer(Footer(absl::StrCat("  tp2-bench ", name, " --model full --groups --json ", name,
                                   ".json\n  tp2-bench ", name,
                                   " --model tiny --backend cpu --replays 20\n")));
-  sub->callback([&flags, name, modes] {
+  if (name == "step") {
+    sub->add_flag("--pair", flags.has_pair, "also on two cards")->group("Hardware");
+  }
+  sub->callback([&flags, sub, name, modes] {
     flags.command = Command::kGrid;
     flags.command_name = name;
     flags.modes = modes;
+    if (flags.has_pair) flags.modes.push_back("pair");
+    if (name == "step" && sub->count("--insert-rows") == 0) flags.insert_rows = kStepRows;
   });
 }
 
@@ -100,6 +108,7 @@ void AddInsert(CLI::App& app, Flags& flags) {
   CLI::App* sub = app.add_subcommand("insert", "the context insert by number of rows");
   AddInput(sub, flags);
   AddHardware(sub, flags);
+  sub->add_flag("--pair", flags.has_pair, "also on two cards")->group("Hardware");
   sub->add_option("--rows", flags.rows, "1 to 128; several with commas")
       ->check(CLI::Range(1, kMaxRowsPerMessage))
       ->delimiter(',')
@@ -114,6 +123,7 @@ void AddInsert(CLI::App& app, Flags& flags) {
     flags.command = Command::kInsert;
     flags.command_name = "insert";
     flags.modes = {"one-card"};
+    if (flags.has_pair) flags.modes.push_back("pair");
   });
 }
 
@@ -180,6 +190,27 @@ void AddCompare(CLI::App& app, Flags& flags) {
   compare->callback([&flags] { flags.command = Command::kCompare; });
 }
 
+void AddDecide(CLI::App& app, Flags& flags) {
+  CLI::App* decide = app.add_subcommand("decide", "is a second card worth it? from a cost model");
+  decide->add_option("RESULT", flags.before_path, "of tp2-bench step --pair, or pair")
+      ->required()
+      ->option_text(" ")
+      ->group("Input");
+  decide
+      ->add_option("--cost", flags.cost_path,
+                   "YAML: round_ms_1 ... round_ms_5, remote_draft_ms, threshold_pct")
+      ->required()
+      ->option_text("FILE")
+      ->group("Input");
+  AddJson(decide, flags);
+  decide->footer(absl::StrCat("Examples:\n  tp2-bench decide step.json --cost cost.yaml\n",
+                              cmd::kExitCodesHelp));
+  decide->callback([&flags] {
+    flags.command = Command::kDecide;
+    flags.command_name = "decide";
+  });
+}
+
 void AddCollectives(CLI::App& app, Flags& flags) {
   CollectivesFlags& own = flags.collectives;
   CLI::App* sub = app.add_subcommand("collectives", "all-reduce and exchanges on two cards");
@@ -230,11 +261,15 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
   AddGrid(app, flags, "solo", "the same for each of two ranks alone: its share of the time",
           {"solo-0", "solo-1"});
   AddGrid(app, flags, "emulated", "the same with both ranks on one card", {"emulated"});
+  AddGrid(app, flags, "pair", "one card and a pair of cards side by side", {"one-card", "pair"});
+  AddGrid(app, flags, "step", "whole STEPs, 6 new rows per request: one card, --pair also a pair",
+          {"one-card"});
   AddInsert(app, flags);
   AddMemory(app, flags);
   AddCollectives(app, flags);
   AddList(app, flags);
   AddCompare(app, flags);
+  AddDecide(app, flags);
   app.footer(
       absl::StrCat("Examples:\n"
                    "  tp2-bench one-card --model MODEL --json after.json\n"

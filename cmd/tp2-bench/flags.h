@@ -11,7 +11,7 @@
 
 namespace tp2::bench {
 
-enum class Command { kGrid, kInsert, kMemory, kList, kCompare, kCollectives };
+enum class Command { kGrid, kInsert, kMemory, kList, kCompare, kDecide, kCollectives };
 
 struct Flags {
   Command command = Command::kList;
@@ -21,7 +21,7 @@ struct Flags {
   // grid and insert
   std::vector<std::string> modes;  // names of drafter/modes.h, one engine each
   std::string backend = "auto";
-  std::string device_uuid;
+  std::vector<std::string> device_uuids;  // by rank; empty: the first usable cards
   std::vector<int> requests = {1, 2, 3, 4};
   std::vector<int> n_out = {4, 5};
   int insert_rows = 0;
@@ -33,14 +33,16 @@ struct Flags {
   bool is_cold_l2 = false;
   bool has_groups = false;
   bool wants_margins = false;
+  bool has_pair = false;
   double max_mad_pct = 2;
   std::string nvml_library;
   // memory
   bool is_config_only = false;
   int64_t max_positions = kDefaultModelLength;
   int cached_rows = 8192;
-  // compare
+  // compare; decide: before_path is the result
   std::string before_path, after_path;
+  std::string cost_path;
   double max_regression_pct = 3;
   bool goes_across = false;
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "cmd/tp2-bench/group_table.h"
 #include "cmd/tp2-bench/interrupt.h"
+#include "cmd/tp2-bench/pair_table.h"
 #include "cmd/tp2-bench/session.h"
 #include "libcore/base/percentile.h"
 #include "libcore/base/status_macros.h"
@@ -25,6 +26,7 @@ Table GridTable() {
                 {"device p50", "(ms)"},
                 {"p99", "(ms)", 7},
                 {"mad", "(%)", 5},
+                {"last rank", "(ms)"},
                 {"host p50", "(ms)"},
                 {"p99", "(ms)", 7},
                 {"insert p50", "(ms)"},
@@ -51,6 +53,7 @@ Json CellJson(const std::string& mode, const Cell& cell, const CellTimes& times)
           {"insert_rows", cell.insert_rows},
           {"primary", times.draft_device_ns.empty() ? "step_host_us" : "draft_device_us"},
           {"draft_device_us", SeriesUs(times.draft_device_ns)},
+          {"last_rank_draft_device_us", SeriesUs(times.last_draft_device_ns)},
           {"insert_device_us", SeriesUs(times.insert_device_ns)},
           {"step_host_us", SeriesUs(times.host_ns)}};
 }
@@ -66,6 +69,7 @@ std::string CellRow(const Table& table, const std::string& mode, const Cell& cel
   return table.RowText({mode, absl::StrCat(cell.requests), absl::StrCat(cell.n_out),
                         absl::StrCat(cell.insert_rows), PercentileMs(times.draft_device_ns, 50),
                         PercentileMs(times.draft_device_ns, 99), absl::StrFormat("%.1f", mad_pct),
+                        PercentileMs(times.last_draft_device_ns, 50),
                         PercentileMs(times.host_ns, 50), PercentileMs(times.host_ns, 99),
                         PercentileMs(times.insert_device_ns, 50),
                         has_clock ? absl::StrCat(*reading->sm_clock_mhz) : "-", state});
@@ -120,6 +124,7 @@ absl::StatusOr<int> RunGrid(const Flags& flags) {
       TP2_RETURN_IF_ERROR(AddGroups(flags, mode, CellsOf(flags), *session));
     }
   }
+  TP2_RETURN_IF_ERROR(session->Print(PairTable(session->result())));
   return session->Finish();
 }
 

@@ -34,47 +34,61 @@ absl::StatusOr<CellTimes> MeasureInsert(StepEngine& engine, int rows, const RunO
   return times;
 }
 
+Table InsertTable() {
+  return Table({{"mode", "", 8},
+                {"rows", "(n)"},
+                {"host p50", "(us)"},
+                {"p99", "(us)", 7},
+                {"mad", "(%)", 5},
+                {"device p50", "(us)"},
+                {"p99", "(us)", 7},
+                {"state", "", 9}});
+}
+
+absl::Status MeasureRows(const Flags& flags, const std::string& mode, int rows, StepEngine& engine,
+                         Session& session) {
+  CellTimes times;
+  {
+    Progress progress(absl::StrCat(mode, " insert ", rows));
+    RunOptions options = session.run_options();
+    options.after_each = [&](int done) { progress.Update(done, flags.replays); };
+    TP2_ASSIGN_OR_RETURN(times, MeasureInsert(engine, rows, options));
+  }
+  const bool has_device = !times.insert_device_ns.empty();
+  const char* primary_name = has_device ? "insert_device_us" : "insert_host_us";
+  const std::string prefix = mode == "one-card" ? "" : mode + " ";
+  const Json cell = {{"cell", absl::StrCat(prefix, "insert ", rows)},
+                     {"mode", mode},
+                     {"rows", rows},
+                     {"primary", primary_name},
+                     {"insert_host_us", SeriesUs(times.host_ns)},
+                     {"insert_device_us", SeriesUs(times.insert_device_ns)}};
+  const std::vector<int64_t>& primary = has_device ? times.insert_device_ns : times.host_ns;
+  const std::string state = session.AddCell(cell, primary);
+  const double mad_pct = 100.0 * static_cast<double>(MedianDeviation(primary)) /
+                         static_cast<double>(NearestRank(primary, 50));
+  return session.Print(InsertTable().RowText(
+      {mode, absl::StrCat(rows), PercentileUs(times.host_ns, 50), PercentileUs(times.host_ns, 99),
+       absl::StrFormat("%.1f", mad_pct), PercentileUs(times.insert_device_ns, 50),
+       PercentileUs(times.insert_device_ns, 99), state}));
+}
+
 }  // namespace
 
 absl::StatusOr<int> RunInserts(const Flags& flags) {
   TP2_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Start(flags));
-  TP2_ASSIGN_OR_RETURN(const std::unique_ptr<StepEngine> engine,
-                       MakeEngine(session->OptionsOf(flags.modes.front())));
-  const Table table({{"rows", "(n)"},
-                     {"host p50", "(us)"},
-                     {"p99", "(us)", 7},
-                     {"mad", "(%)", 5},
-                     {"device p50", "(us)"},
-                     {"p99", "(us)", 7},
-                     {"state", "", 9}});
-  session->AddGraphs(*engine);
-  TP2_RETURN_IF_ERROR(session->PrintHeader(*engine));
-  TP2_RETURN_IF_ERROR(session->Print(table.HeaderText()));
-  for (const int rows : flags.rows) {
-    if (InterruptSignal() != 0) break;
-    CellTimes times;
-    {
-      Progress progress(absl::StrCat("insert ", rows));
-      RunOptions options = session->run_options();
-      options.after_each = [&](int done) { progress.Update(done, flags.replays); };
-      TP2_ASSIGN_OR_RETURN(times, MeasureInsert(*engine, rows, options));
+  for (const std::string& mode : flags.modes) {
+    TP2_ASSIGN_OR_RETURN(const std::unique_ptr<StepEngine> engine,
+                         MakeEngine(session->OptionsOf(mode)));
+    session->AddGraphs(*engine);
+    if (mode == flags.modes.front()) {
+      TP2_RETURN_IF_ERROR(session->PrintHeader(*engine));
+      TP2_RETURN_IF_ERROR(session->Print(InsertTable().HeaderText()));
     }
-    const bool has_device = !times.insert_device_ns.empty();
-    const char* primary_name = has_device ? "insert_device_us" : "insert_host_us";
-    const Json cell = {{"cell", absl::StrCat("insert ", rows)},
-                       {"mode", flags.modes.front()},
-                       {"rows", rows},
-                       {"primary", primary_name},
-                       {"insert_host_us", SeriesUs(times.host_ns)},
-                       {"insert_device_us", SeriesUs(times.insert_device_ns)}};
-    const std::vector<int64_t>& primary = has_device ? times.insert_device_ns : times.host_ns;
-    const std::string state = session->AddCell(cell, primary);
-    const double mad_pct = 100.0 * static_cast<double>(MedianDeviation(primary)) /
-                           static_cast<double>(NearestRank(primary, 50));
-    TP2_RETURN_IF_ERROR(session->Print(table.RowText(
-        {absl::StrCat(rows), PercentileUs(times.host_ns, 50), PercentileUs(times.host_ns, 99),
-         absl::StrFormat("%.1f", mad_pct), PercentileUs(times.insert_device_ns, 50),
-         PercentileUs(times.insert_device_ns, 99), state})));
+    for (const int rows : flags.rows) {
+      if (InterruptSignal() != 0) break;
+      TP2_RETURN_IF_ERROR(MeasureRows(flags, mode, rows, *engine, *session));
+    }
   }
   return session->Finish();
 }

@@ -2,6 +2,7 @@
 
 #include "cmd/tp2-bench/collectives.h"
 #include "cmd/tp2-bench/compare.h"
+#include "cmd/tp2-bench/decide.h"
 #include "cmd/tp2-bench/grid.h"
 #include "cmd/tp2-bench/insert.h"
 #include "cmd/tp2-bench/list.h"
@@ -27,6 +28,8 @@ int Run(const Flags& flags) {
       return ReportStatus("tp2-bench", PrintMemory(flags));
     case Command::kCollectives:
       return ReportStatus("tp2-bench", PrintCollectives(flags.collectives));
+    case Command::kDecide:
+      return ReportStatus("tp2-bench", PrintDecision(flags));
     case Command::kList:
       return ReportStatus("tp2-bench", PrintList());
     case Command::kCompare:

@@ -40,7 +40,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(const Flags& flags) {
   }
   TP2_ASSIGN_OR_RETURN(session->backend_, ResolveBackend(session->OptionsOf(flags.modes.front())));
   if (session->backend_ == "cuda") {
-    TP2_ASSIGN_OR_RETURN(session->probe_, MakeCudaProbe(flags.device_uuid));
+    TP2_ASSIGN_OR_RETURN(
+        session->probe_,
+        MakeCudaProbe(flags.device_uuids.empty() ? "" : flags.device_uuids.front()));
   } else {
     session->probe_ = MakeHostProbe();
   }
@@ -69,7 +71,7 @@ EngineOptions Session::OptionsOf(const std::string& mode) const {
           .backend = backend_.empty() ? flags_.backend : backend_,
           .mode = mode,
           .thread_count = flags_.threads,
-          .device_uuid = flags_.device_uuid,
+          .device_uuids = flags_.device_uuids,
           .uses_graphs = !flags_.is_eager};
 }
 

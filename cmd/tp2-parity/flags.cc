@@ -6,39 +6,51 @@
 namespace tp2::parity {
 namespace {
 
-void AddSelf(CLI::App& app, Flags& flags) {
-  CLI::App* self = app.add_subcommand("self", "one digest per mode over a deterministic run");
-  self->add_option("--model", flags.model_dir, "checkpoint folder")
+void AddModel(CLI::App& sub, Flags& flags) {
+  sub.add_option("--model", flags.model_dir, "checkpoint folder")
       ->required()
       ->option_text("DIR")
       ->group("Input");
-  self->add_option("--rounds", flags.rounds, "STEPs to run")
+  sub.add_option("--rounds", flags.rounds, "STEPs to run")
       ->check(CLI::Range(1, 1000000))
       ->option_text("N [41]")
       ->group("Input");
-  self->add_option("--seed", flags.seed, "of slots, rows, anchors")
+  sub.add_option("--seed", flags.seed, "of slots, rows, anchors")
       ->option_text("N [1]")
       ->group("Input");
+}
+
+void AddHardware(CLI::App& sub, Flags& flags) {
+  sub.add_option("--backend", flags.backend, "auto, cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->option_text("NAME [auto]")
+      ->group("Hardware");
+  sub.add_option("--gpu", flags.device_uuids, "in rank order; the first usable cards without it")
+      ->delimiter(',')
+      ->option_text("UUID[,UUID]")
+      ->group("Hardware");
+  sub.add_option("--threads", flags.threads, "0: one per hardware thread; bits do not change")
+      ->check(CLI::Range(0, 1024))
+      ->option_text("N [0]")
+      ->group("Hardware");
+  sub.add_flag("--eager", flags.is_eager, "CUDA: run op by op instead of replaying graphs")
+      ->group("Hardware");
+}
+
+void AddSelf(CLI::App& app, Flags& flags) {
+  CLI::App* self = app.add_subcommand("self", "one digest per mode over a deterministic run");
+  AddModel(*self, flags);
   self->add_flag("--grid", flags.runs_grid,
                  "not random: every insert size class, requests, n_out, with margins and without")
       ->group("Input");
   self->add_option("--digest", flags.expected_digest, "fail unless every digest is this one")
       ->option_text("HEX")
       ->group("Input");
-  self->add_option("--modes", flags.modes, "one-card, emulated, host-pair, ...; with commas")
+  self->add_option("--modes", flags.modes, "one-card, emulated, host-pair, pair, ...; with commas")
       ->delimiter(',')
       ->option_text("LIST [one-card]")
       ->group("Hardware");
-  self->add_option("--backend", flags.backend, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->option_text("NAME [auto]")
-      ->group("Hardware");
-  self->add_option("--threads", flags.threads, "0: one per hardware thread; bits do not change")
-      ->check(CLI::Range(0, 1024))
-      ->option_text("N [0]")
-      ->group("Hardware");
-  self->add_flag("--eager", flags.is_eager, "CUDA: run op by op instead of replaying graphs")
-      ->group("Hardware");
+  AddHardware(*self, flags);
   self->footer(absl::StrCat(
       "Prints MODE DIGEST ROUNDS per mode, then 'equal' or 'differ' (exit 1).\n"
       "Examples:\n"
@@ -48,6 +60,37 @@ void AddSelf(CLI::App& app, Flags& flags) {
       "  tp2-parity self --model tiny --backend cuda --grid --eager\n",
       cmd::kExitCodesHelp));
   self->callback([&flags] { flags.command = Command::kSelf; });
+}
+
+void AddAudit(CLI::App& app, Flags& flags) {
+  CLI::App* audit =
+      app.add_subcommand("audit", "do the ranks of a running drafter hold the same state?");
+  AddModel(*audit, flags);
+  audit->add_option("--every", flags.audit_every, "STEPs between two audits")
+      ->check(CLI::Range(1, 1000000))
+      ->option_text("N [1]")
+      ->group("Input");
+  audit
+      ->add_option("--plant", flags.planted,
+                   "change one bit of this tensor half way (negative control)")
+      ->option_text("TENSOR")
+      ->group("Input");
+  audit->add_option("--mode", flags.mode, "emulated, host-pair or pair")
+      ->check(CLI::IsMember({"emulated", "host-pair", "pair"}))
+      ->option_text("NAME [emulated]")
+      ->group("Hardware");
+  AddHardware(*audit, flags);
+  audit->footer(
+      absl::StrCat("Tensors: tokens, ring 0, ring 1, ..., streams, y, block_kv.\n"
+                   "Ends with 'equal', or the first difference and 'differ' (exit 1).\n"
+                   "Examples:\n"
+                   "  tp2-parity audit --model tiny --mode host-pair --every 8\n"
+                   "  tp2-parity audit --model tiny --mode pair --plant 'ring 1'\n",
+                   cmd::kExitCodesHelp));
+  audit->callback([&flags] {
+    flags.command = Command::kAudit;
+    if (flags.mode == "one-card") flags.mode = "emulated";
+  });
 }
 
 void AddShards(CLI::App& app, Flags& flags) {
@@ -162,6 +205,7 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
   cmd::SetUpApp(app, "tp2-parity", "compare what drafters put out, bit by bit");
   app.require_subcommand(1);
   AddSelf(app, flags);
+  AddAudit(app, flags);
   AddShards(app, flags);
   AddRun(app, flags);
   AddInspect(app, flags);

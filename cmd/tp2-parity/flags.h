@@ -8,19 +8,22 @@
 
 namespace tp2::parity {
 
-enum class Command { kSelf, kShards, kRun, kInspect, kExplain };
+enum class Command { kSelf, kAudit, kShards, kRun, kInspect, kExplain };
 
 struct Flags {
   Command command = Command::kSelf;
   std::string model_dir;
   std::vector<std::string> modes = {"one-card"};
   std::string backend = "auto";
+  std::vector<std::string> device_uuids;  // by rank; empty: the first usable cards
   int rounds = 41;
   uint64_t seed = 1;
   bool runs_grid = false;  // every graph key instead of random rounds
   bool is_eager = false;   // CUDA without graphs
   int threads = 0;
   int tp = 2;
+  int audit_every = 1;          // rounds
+  std::string planted;          // tensor of which an audit changes one bit; empty: none
   std::string expected_digest;  // empty: modes are only compared with each other
   // Captures.
   std::string capture_dir;

@@ -7,6 +7,7 @@
 #include "libcore/base/digest.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/drafter/make_engine.h"
+#include "libcore/parity/audit.h"
 #include "libcore/parity/self_run.h"
 #include "libcore/report/exit_code.h"
 
@@ -22,6 +23,7 @@ absl::StatusOr<bool> SelfIsEqual(const Flags& flags) {
                                      .backend = flags.backend,
                                      .mode = mode,
                                      .thread_count = flags.threads,
+                                     .device_uuids = flags.device_uuids,
                                      .uses_graphs = !flags.is_eager}));
     const SelfRunOptions options = {.rounds = flags.rounds, .seed = flags.seed};
     TP2_ASSIGN_OR_RETURN(const SelfRunResult result,
@@ -39,6 +41,25 @@ absl::StatusOr<bool> SelfIsEqual(const Flags& flags) {
   return is_equal;
 }
 
+absl::StatusOr<bool> ReplicasAreEqual(const Flags& flags) {
+  TP2_ASSIGN_OR_RETURN(const std::unique_ptr<StepEngine> engine,
+                       MakeEngine({.model_dir = flags.model_dir,
+                                   .backend = flags.backend,
+                                   .mode = flags.mode,
+                                   .thread_count = flags.threads,
+                                   .device_uuids = flags.device_uuids,
+                                   .uses_graphs = !flags.is_eager}));
+  TP2_ASSIGN_OR_RETURN(const AuditResult result, RunAudit(*engine, {.rounds = flags.rounds,
+                                                                    .seed = flags.seed,
+                                                                    .every = flags.audit_every,
+                                                                    .plant = flags.planted}));
+  std::cout << result.rounds << " rounds, " << result.audits << " audits of " << result.tensors
+            << " tensors, " << result.bytes << " bytes each\n";
+  if (!result.difference.empty()) std::cout << result.difference << "\n";
+  std::cout << (result.difference.empty() ? "equal" : "differ") << std::endl;
+  return result.difference.empty();
+}
+
 }  // namespace
 
 int Run(const Flags& flags) {
@@ -46,6 +67,9 @@ int Run(const Flags& flags) {
   switch (flags.command) {
     case Command::kSelf:
       has_passed = SelfIsEqual(flags);
+      break;
+    case Command::kAudit:
+      has_passed = ReplicasAreEqual(flags);
       break;
     case Command::kShards:
       has_passed = ShardsAreEqual(flags);

@@ -109,6 +109,7 @@ absl::StatusOr<CellTimes> RunCell(StepEngine& engine, const Cell& cell, const Ru
     times.host_ns.push_back(end_ns - start_ns);
     if (outputs.draft_device_ns == 0) return absl::OkStatus();
     times.draft_device_ns.push_back(outputs.draft_device_ns);
+    times.last_draft_device_ns.push_back(outputs.last_draft_device_ns);
     if (cell.insert_rows > 0) times.insert_device_ns.push_back(outputs.insert_device_ns);
     return absl::OkStatus();
   };

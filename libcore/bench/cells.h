@@ -25,7 +25,8 @@ struct Cell {
 struct CellTimes {
   std::vector<int64_t> host_ns;
   std::vector<int64_t> draft_device_ns;
-  std::vector<int64_t> insert_device_ns;  // also empty without inserted rows
+  std::vector<int64_t> last_draft_device_ns;  // on the last rank's stream
+  std::vector<int64_t> insert_device_ns;      // also empty without inserted rows
 };
 
 struct RunOptions {

@@ -5,9 +5,9 @@
 namespace tp2::bench {
 
 absl::StatusOr<std::unique_ptr<DeviceProbe>> MakeCudaProbe(const std::string& device_uuid) {
-  return FindCudaDevice(device_uuid);
+  return FindCudaDevices({device_uuid}, 1);
 }
 
-absl::StatusOr<std::vector<CardFacts>> ListCards() { return FindCudaDevice(""); }
+absl::StatusOr<std::vector<CardFacts>> ListCards() { return FindCudaDevices({}, 1); }
 
 }  // namespace tp2::bench

@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,7 +25,8 @@ constexpr size_t kMarksPerBody = 512;
 
 class EventGroupClock : public GroupClock {
  public:
-  // `stream` gives the stream that operations go to when it is asked.
+  // `stream` gives the stream that operations go to when it is asked; null: what runs now does not
+  // count.
   explicit EventGroupClock(std::function<cudaStream_t()> stream) : stream_(std::move(stream)) {}
   ~EventGroupClock() override {
     for (const auto& [key, marks] : bodies_) {
@@ -40,12 +43,14 @@ class EventGroupClock : public GroupClock {
     }
   }
   void Begin(const GraphKey& key) override {
-    current_ = &bodies_[key];
+    current_ = stream_() == nullptr ? nullptr : &bodies_[key];
     next_ = 0;
   }
-  void Mark(KernelGroup group) override { Record(group); }
+  void Mark(KernelGroup group) override {
+    if (current_ != nullptr) Record(group);
+  }
   void End() override {
-    Record(KernelGroup::kOther);
+    Mark(KernelGroup::kOther);
     current_ = nullptr;
   }
 
@@ -102,28 +107,44 @@ class EventGroupClock : public GroupClock {
   absl::Status status_;
 };
 
+// `stream` as EventGroupClock's.
+template <class Parts>
+absl::StatusOr<TimedEngine> MakeTimed(Parts cuda, EngineParts parts, std::optional<int> only_rank,
+                                      std::function<cudaStream_t()> stream) {
+  using Ops = typename decltype(cuda.ops)::element_type;
+  const Ops& setup = *cuda.ops;
+  TimedEngine timed;
+  timed.clock = std::make_unique<EventGroupClock>(std::move(stream));
+  auto ops = std::make_unique<TimedOps<Ops>>(std::move(cuda.ops), timed.clock.get(), only_rank);
+  TP2_ASSIGN_OR_RETURN(timed.engine,
+                       MakeRecordedDrafter(std::move(cuda.info), std::move(parts.checkpoint),
+                                           std::move(ops), parts.plans, setup));
+  return timed;
+}
+
 }  // namespace
 
 absl::StatusOr<TimedEngine> MakeTimedCudaEngine(EngineParts parts, const EngineOptions& options) {
-  TP2_ASSIGN_OR_RETURN(CudaParts cuda,
-                       MakeCudaParts(*parts.checkpoint, parts.plans,
-                                     {.mode = options.mode,
-                                      .max_positions = options.max_positions,
-                                      .device_uuid = options.device_uuid,
-                                      .uses_graphs = options.uses_graphs,
-                                      .stands_in = parts.mode.collective == Collective::kStandIn}));
-  CudaOps& setup = *cuda.ops;
-  TimedEngine timed;
-  timed.clock = std::make_unique<EventGroupClock>([&setup] { return setup.stream(); });
-  auto ops = std::make_unique<TimedOps<CudaOps>>(std::move(cuda.ops), timed.clock.get());
-  auto drafter = std::make_unique<Drafter<TimedOps<CudaOps>>>(
-      std::move(cuda.info), std::move(parts.checkpoint), std::move(ops), parts.plans);
-  TP2_RETURN_IF_ERROR(setup.setup_status());
-  const absl::Status recorded = drafter->Record();
-  TP2_RETURN_IF_ERROR(setup.setup_status());
-  TP2_RETURN_IF_ERROR(recorded);
-  timed.engine = std::move(drafter);
-  return timed;
+  const CudaDrafterOptions cuda_options = {.mode = options.mode,
+                                           .max_positions = options.max_positions,
+                                           .device_uuids = options.device_uuids,
+                                           .uses_graphs = options.uses_graphs,
+                                           .collective = parts.mode.collective,
+                                           .timeout_ms = options.timeout_ms};
+  if (parts.mode.collective != Collective::kPair) {
+    TP2_ASSIGN_OR_RETURN(CudaParts cuda,
+                         MakeCudaParts(*parts.checkpoint, parts.plans, cuda_options));
+    const CudaOps& ops = *cuda.ops;
+    return MakeTimed(std::move(cuda), std::move(parts), std::nullopt,
+                     [&ops] { return ops.stream(); });
+  }
+  TP2_ASSIGN_OR_RETURN(CudaPairParts cuda,
+                       MakeCudaPairParts(*parts.checkpoint, parts.plans, cuda_options));
+  const CudaPairOps& ops = *cuda.ops;
+  // Rank 0's: events belong to a card.
+  return MakeTimed(std::move(cuda), std::move(parts), 0, [&ops]() -> cudaStream_t {
+    return ops.active_rank() == 1 ? nullptr : ops.rank_ops(0).stream();
+  });
 }
 
 }  // namespace tp2::bench

@@ -5,7 +5,7 @@
 namespace tp2::bench {
 
 absl::StatusOr<TimedEngine> MakeTimedCudaEngine(EngineParts parts, const EngineOptions& options) {
-  return FindCudaDevice(options.device_uuid);
+  return FindCudaDevices(options.device_uuids, 1);
 }
 
 }  // namespace tp2::bench

@@ -26,8 +26,10 @@ class TimedOps {
   template <class T>
   using HostBuffer = typename O::template HostBuffer<T>;
 
-  // `clock` must outlive this.
-  TimedOps(std::unique_ptr<O> inner, GroupClock* clock) : inner_(std::move(inner)), clock_(clock) {}
+  // `clock` must outlive this. `only_rank`: whose operations count, where each rank has a stream of
+  // its own.
+  TimedOps(std::unique_ptr<O> inner, GroupClock* clock, std::optional<int> only_rank = {})
+      : inner_(std::move(inner)), clock_(clock), only_rank_(only_rank) {}
 
   template <class T>
   Buffer<T> Allocate(int rank, int64_t count) {
@@ -43,7 +45,7 @@ class TimedOps {
   }
   template <class T>
   void ReadBack(int rank, const T* in, std::span<T> host) {
-    Enter(KernelGroup::kOther);
+    Enter(rank, KernelGroup::kOther);
     inner_->ReadBack(rank, in, host);
   }
   void Wait(int rank) { inner_->Wait(rank); }
@@ -72,81 +74,86 @@ class TimedOps {
   int PaddedRows(int rows) const { return inner_->PaddedRows(rows); }
 
   void Widen(int rank, const WidenArgs& args) {
-    Enter(KernelGroup::kNorms);
+    Enter(rank, KernelGroup::kNorms);
     inner_->Widen(rank, args);
   }
   void Linear(int rank, const LinearOpArgs& args) {
-    Enter(heads_.count(args.matrix->trellis) > 0 ? KernelGroup::kHead : KernelGroup::kDense);
+    Enter(rank, heads_.count(args.matrix->trellis) > 0 ? KernelGroup::kHead : KernelGroup::kDense);
     inner_->Linear(rank, args);
   }
   void RmsNorm(int rank, const RmsNormArgs& args) {
-    Enter(KernelGroup::kNorms);
+    Enter(rank, KernelGroup::kNorms);
     inner_->RmsNorm(rank, args);
   }
   void KvFinish(int rank, const KvFinishArgs<Stored>& args) {
-    Enter(KernelGroup::kNorms);
+    Enter(rank, KernelGroup::kNorms);
     inner_->KvFinish(rank, args);
   }
   void QueryFinish(int rank, const QueryFinishArgs& args) {
-    Enter(KernelGroup::kNorms);
+    Enter(rank, KernelGroup::kNorms);
     inner_->QueryFinish(rank, args);
   }
   void Embed(int rank, const EmbedArgs<Stored>& args) {
-    Enter(KernelGroup::kOther);
+    Enter(rank, KernelGroup::kOther);
     inner_->Embed(rank, args);
   }
   void Mix(int rank, const MixArgs<Stored>& args) {
-    Enter(KernelGroup::kMhc);
+    Enter(rank, KernelGroup::kMhc);
     inner_->Mix(rank, args);
   }
   void HeadMix(int rank, const HeadMixArgs<Stored>& args) {
-    Enter(KernelGroup::kMhc);
+    Enter(rank, KernelGroup::kMhc);
     inner_->HeadMix(rank, args);
   }
   void Collapse(int rank, const CollapseArgs<Stored>& args) {
-    Enter(KernelGroup::kMhc);
+    Enter(rank, KernelGroup::kMhc);
     inner_->Collapse(rank, args);
   }
   void Update(int rank, const UpdateArgs<Stored>& args) {
-    Enter(KernelGroup::kMhc);
+    Enter(rank, KernelGroup::kMhc);
     inner_->Update(rank, args);
   }
   void Attention(int rank, const AttentionArgs<Stored>& args) {
-    Enter(KernelGroup::kAttention);
+    Enter(rank, KernelGroup::kAttention);
     inner_->Attention(rank, args);
   }
   void GroupedOutput(int rank, const GroupedOutputArgs& args) {
-    Enter(KernelGroup::kWoA);
+    Enter(rank, KernelGroup::kWoA);
     inner_->GroupedOutput(rank, args);
   }
   void Router(int rank, const RouterArgs& args) {
-    Enter(KernelGroup::kRouting);
+    Enter(rank, KernelGroup::kRouting);
     inner_->Router(rank, args);
   }
   void Experts(int rank, const ExpertsArgs& args) {
-    Enter(KernelGroup::kExperts);
+    Enter(rank, KernelGroup::kExperts);
     inner_->Experts(rank, args);
   }
   void Markov(int rank, const MarkovArgs& args) {
-    Enter(KernelGroup::kMarkov);
+    Enter(rank, KernelGroup::kMarkov);
     inner_->Markov(rank, args);
   }
   void Confidence(int rank, const ConfidenceArgs& args) {
-    Enter(KernelGroup::kOther);
+    Enter(rank, KernelGroup::kOther);
     inner_->Confidence(rank, args);
   }
   void AllReduce(std::span<const AllReduceArgs<Stored>> ranks) {
-    Enter(KernelGroup::kOther);
+    Enter(only_rank_, KernelGroup::kCollectives);
     inner_->AllReduce(ranks);
   }
   void Exchange(std::span<const ExchangeArgs> ranks) {
-    Enter(KernelGroup::kMarkov);
+    Enter(only_rank_, KernelGroup::kCollectives);
     inner_->Exchange(ranks);
   }
 
   void Mark(StepMark mark) { inner_->Mark(mark); }
-  int64_t NsBetween(StepMark from, StepMark to) { return inner_->NsBetween(from, to); }
-  void CloseStep() { inner_->CloseStep(); }
+  int64_t NsBetween(int rank, StepMark from, StepMark to) {
+    return inner_->NsBetween(rank, from, to);
+  }
+  void CloseStep() {
+    Enter(only_rank_, KernelGroup::kCollectives);
+    inner_->CloseStep();
+  }
   FirstError& error(int rank) { return inner_->error(rank); }
   void Recover() { inner_->Recover(); }
   bool is_healthy() const { return inner_->is_healthy(); }
@@ -162,14 +169,16 @@ class TimedOps {
     is_timed_ = false;
     clock_->End();
   }
-  void Enter(KernelGroup group) {
+  void Enter(std::optional<int> rank, KernelGroup group) {
     if (!is_timed_ || group_ == group) return;
+    if (only_rank_.has_value() && rank != only_rank_) return;
     group_ = group;
     clock_->Mark(group);
   }
 
   std::unique_ptr<O> inner_;
   GroupClock* clock_;
+  std::optional<int> only_rank_;
   std::set<const uint16_t*> heads_;  // where the ranks' head matrices begin
   bool is_timed_ = false;
   std::optional<KernelGroup> group_;

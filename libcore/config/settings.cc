@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <optional>
 
 #include "libcore/base/check.h"
 #include "libcore/base/error.h"
@@ -18,6 +20,14 @@ std::vector<std::string> Split(std::string_view text, char separator) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return parts;
+}
+
+std::optional<double> ParseDecimal(const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+  const bool is_good = error == std::errc() && stop == end && std::isfinite(value) && value >= 0;
+  return is_good ? std::optional(value) : std::nullopt;
 }
 
 bool ParseInteger(const std::string& text, int64_t* value) {
@@ -78,6 +88,10 @@ absl::Status CheckValue(const SettingSpec& spec, const std::string& text,
           "an integer from " + std::to_string(spec.minimum) + " to " + std::to_string(spec.maximum);
       break;
     }
+    case SettingKind::kDecimal:
+      is_good = ParseDecimal(text).has_value();
+      expected = "a number such as 43.68, not negative";
+      break;
     case SettingKind::kBoolean:
       is_good = text == "true" || text == "false";
       expected = "true or false";
@@ -133,6 +147,12 @@ int64_t Settings::Integer(std::string_view name) const {
   int64_t value = 0;
   TP2_CHECK(ParseInteger(Get(name).text, &value));
   return value;
+}
+
+double Settings::Decimal(std::string_view name) const {
+  const std::optional<double> value = ParseDecimal(Get(name).text);
+  TP2_CHECK(value.has_value());
+  return *value;
 }
 
 std::vector<std::string> Settings::List(std::string_view name) const {

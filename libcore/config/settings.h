@@ -14,7 +14,8 @@
 
 namespace tp2::config {
 
-enum class SettingKind { kText, kInteger, kBoolean, kChoice, kList, kGpuList };
+// kDecimal: not negative, as in 43.68.
+enum class SettingKind { kText, kInteger, kDecimal, kBoolean, kChoice, kList, kGpuList };
 
 struct SettingSpec {
   const char* name;  // "max-model-len": the flag without dashes; underscores in files
@@ -52,6 +53,7 @@ class Settings {
   // The name must be one of the specs'.
   const std::string& Text(std::string_view name) const { return Get(name).text; }
   int64_t Integer(std::string_view name) const;
+  double Decimal(std::string_view name) const;
   bool Boolean(std::string_view name) const { return Get(name).text == "true"; }
   std::vector<std::string> List(std::string_view name) const;
 

@@ -1,5 +1,6 @@
 #include "libcore/config/worker_config.h"
 
+#include "absl/strings/str_cat.h"
 #include "libcore/base/error.h"
 #include "libcore/model/drafter_config.h"
 
@@ -198,11 +199,11 @@ absl::StatusOr<WorkerConfig> ToWorkerConfig(const Settings& settings) {
                       .got = "none",
                       .next = "give --model DIR, or model: DIR in the file of --config"});
   }
-  if (config.tp == 2) {
-    return MakeError(absl::StatusCode::kUnimplemented, {.what = "tp",
-                                                        .expected = "1",
-                                                        .got = "2, which is not built yet",
-                                                        .next = "start with --tp 1"});
+  if (!config.gpus.empty() && static_cast<int>(config.gpus.size()) < config.tp) {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     {.what = "gpus",
+                      .expected = absl::StrCat(config.tp, " UUIDs in rank order, or none"),
+                      .got = absl::StrCat(config.gpus.size())});
   }
   return config;
 }

@@ -40,7 +40,7 @@ struct WorkerConfig {
 
 std::span<const SettingSpec> WorkerSettings();
 
-// Cross-field rules included. Errors: kInvalidArgument; kUnimplemented for what is not built yet.
+// Cross-field rules included. Errors: kInvalidArgument.
 absl::StatusOr<WorkerConfig> ToWorkerConfig(const Settings& settings);
 
 }  // namespace tp2::config

@@ -12,6 +12,8 @@
 namespace tp2::device {
 namespace {
 
+std::string Minimum() { return absl::StrCat("sm_", kMinCapability, " or newer"); }
+
 std::string UuidText(const cudaUUID_t& uuid) {
   std::string text = "GPU";
   for (int i = 0; i < 16; ++i) {
@@ -25,6 +27,16 @@ absl::Status NoUsableGpu(const std::string& expected, const std::string& got) {
   return MakeError(
       absl::StatusCode::kUnavailable,
       {.what = "no usable GPU", .expected = expected, .got = got, .next = "use --backend cpu"});
+}
+
+std::vector<DeviceInfo> Usable(const std::vector<DeviceInfo>& devices, const std::string& uuid) {
+  std::vector<DeviceInfo> usable;
+  for (const DeviceInfo& device : devices) {
+    if (device.capability >= kMinCapability && device.uuid.rfind(uuid, 0) == 0) {
+      usable.push_back(device);
+    }
+  }
+  return usable;
 }
 
 std::string Summary(const std::vector<DeviceInfo>& devices) {
@@ -63,18 +75,38 @@ absl::StatusOr<std::vector<DeviceInfo>> ListDevices() {
 
 absl::StatusOr<DeviceInfo> SelectDevice(const std::string& uuid) {
   TP2_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, ListDevices());
-  std::vector<DeviceInfo> found;
-  for (const DeviceInfo& device : devices) {
-    if (device.capability >= kMinCapability && device.uuid.rfind(uuid, 0) == 0) {
-      found.push_back(device);
-    }
-  }
+  const std::vector<DeviceInfo> found = Usable(devices, uuid);
   if (uuid.empty() && !found.empty()) return found.front();
   if (found.size() == 1) return found.front();
-  const std::string minimum = absl::StrCat("sm_", kMinCapability, " or newer");
-  return NoUsableGpu(uuid.empty() ? absl::StrCat("a card of ", minimum)
-                                  : absl::StrCat("one card ", uuid, " of ", minimum),
+  return NoUsableGpu(uuid.empty() ? absl::StrCat("a card of ", Minimum())
+                                  : absl::StrCat("one card ", uuid, " of ", Minimum()),
                      Summary(devices));
+}
+
+absl::StatusOr<std::vector<DeviceInfo>> SelectDevices(const std::vector<std::string>& uuids,
+                                                      int count) {
+  std::vector<DeviceInfo> selected;
+  if (uuids.empty()) {
+    TP2_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, ListDevices());
+    selected = Usable(devices, "");
+    if (selected.size() < static_cast<size_t>(count)) {
+      return NoUsableGpu(absl::StrCat(count, count == 1 ? " card of " : " cards of ", Minimum()),
+                         Summary(devices));
+    }
+    selected.resize(static_cast<size_t>(count));
+    return selected;
+  }
+  if (uuids.size() < static_cast<size_t>(count)) {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     {.what = "UUIDs of cards",
+                      .expected = absl::StrCat(count, ", in rank order"),
+                      .got = absl::StrCat(uuids.size())});
+  }
+  for (int index = 0; index < count; ++index) {
+    TP2_ASSIGN_OR_RETURN(const DeviceInfo device, SelectDevice(uuids[index]));
+    selected.push_back(device);
+  }
+  return selected;
 }
 
 }  // namespace tp2::device

@@ -30,4 +30,9 @@ absl::StatusOr<std::vector<DeviceInfo>> ListDevices();
 // `uuid`. Errors: kUnavailable, naming what was found.
 absl::StatusOr<DeviceInfo> SelectDevice(const std::string& uuid);
 
+// The first `count` of the cards that `uuids` name, in their order, or of the usable ones without
+// any. Errors: kUnavailable as SelectDevice; kInvalidArgument for too few UUIDs.
+absl::StatusOr<std::vector<DeviceInfo>> SelectDevices(const std::vector<std::string>& uuids,
+                                                      int count);
+
 }  // namespace tp2::device

@@ -21,7 +21,7 @@ void Drafter<O>::EnqueueDraft(const GraphKey& key) {
   ops_->CloseStep();
   RankType& first = *ranks_[0];
   ops_->ReadBack(first.index, &std::as_const(first.step).head().result,
-                 std::span(&first.staged.head().result, 1));
+                 std::span(result_.data(), 1));
 }
 
 // The weights with which a sublayer collapses its input. v41 delays them by one sublayer: attention

@@ -6,10 +6,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "libcore/checkpoint/loader.h"
+#include "libcore/drafter/modes.h"
 #include "libcore/drafter/step_engine.h"
 #include "libcore/shard/shard_plan.h"
 
@@ -18,16 +20,20 @@ namespace tp2 {
 struct CudaDrafterOptions {
   std::string mode = "one-card";
   int64_t max_positions = kDefaultModelLength;
-  std::string device_uuid = {};  // empty: the first usable card
+  // By rank; empty: the first usable ones. Only a pair needs two.
+  std::vector<std::string> device_uuids = {};
   bool uses_graphs = true;
-  bool stands_in = false;  // one rank of two alone: see solo_ops.h
+  Collective collective = Collective::kReference;
+  int64_t timeout_ms = 2000;  // longest wait of a pair's collective
 };
 
-// Ok when a usable card exists. Errors: kUnavailable with the reason, also in a build without CUDA.
-absl::Status FindCudaDevice(const std::string& device_uuid);
+// Ok when `count` usable cards exist. Errors: kUnavailable with the reason, also in a build without
+// CUDA.
+absl::Status FindCudaDevices(const std::vector<std::string>& device_uuids, int count);
 
-// All ranks on one card. Errors: as FindCudaDevice; kResourceExhausted when the card is too small;
-// kAborted for device faults.
+// A pair's ranks on two cards, all other modes' on one. Errors: as FindCudaDevices; kUnavailable
+// when two cards cannot be a pair; kResourceExhausted when a card is too small; kAborted for device
+// faults.
 absl::StatusOr<std::unique_ptr<StepEngine>> MakeCudaDrafter(std::unique_ptr<Checkpoint> checkpoint,
                                                             std::span<const ShardPlan> plans,
                                                             const CudaDrafterOptions& options);

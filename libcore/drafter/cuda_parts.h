@@ -4,10 +4,14 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "libcore/base/status_macros.h"
 #include "libcore/checkpoint/loader.h"
 #include "libcore/drafter/cuda_drafter.h"
+#include "libcore/drafter/cuda_pair_ops.h"
+#include "libcore/drafter/drafter.h"
 #include "libcore/drafter/step_engine.h"
 #include "libcore/ops/cuda/cuda_ops.h"
 #include "libcore/shard/shard_plan.h"
@@ -19,9 +23,32 @@ struct CudaParts {
   std::unique_ptr<CudaOps> ops;  // without weights; its setup_status tells later failures
 };
 
-// Errors: FindCudaDevice's; kResourceExhausted, kAborted.
+struct CudaPairParts {
+  EngineInfo info;
+  std::unique_ptr<CudaPairOps> ops;
+};
+
+// Errors: FindCudaDevices's; kResourceExhausted, kAborted.
 absl::StatusOr<CudaParts> MakeCudaParts(const Checkpoint& checkpoint,
                                         std::span<const ShardPlan> plans,
                                         const CudaDrafterOptions& options);
+absl::StatusOr<CudaPairParts> MakeCudaPairParts(const Checkpoint& checkpoint,
+                                                std::span<const ShardPlan> plans,
+                                                const CudaDrafterOptions& options);
+
+// The drafter over parts whose op set is `Ops`, perhaps around `setup`, with every graph key
+// recorded. For sources that include drafter-inl.h. Errors: setup's setup_status; Record's.
+template <class Ops, class Setup>
+absl::StatusOr<std::unique_ptr<Drafter<Ops>>> MakeRecordedDrafter(
+    EngineInfo info, std::unique_ptr<Checkpoint> checkpoint, std::unique_ptr<Ops> ops,
+    std::span<const ShardPlan> plans, const Setup& setup) {
+  auto drafter =
+      std::make_unique<Drafter<Ops>>(std::move(info), std::move(checkpoint), std::move(ops), plans);
+  TP2_RETURN_IF_ERROR(setup.setup_status());
+  const absl::Status recorded = drafter->Record();
+  TP2_RETURN_IF_ERROR(setup.setup_status());
+  TP2_RETURN_IF_ERROR(recorded);
+  return drafter;
+}
 
 }  // namespace tp2

@@ -13,6 +13,7 @@
 #include "libcore/drafter/drafter.h"
 #include "libcore/drafter/insert-inl.h"
 #include "libcore/drafter/observe-inl.h"
+#include "libcore/drafter/replicas-inl.h"
 
 namespace tp2 {
 
@@ -24,6 +25,10 @@ Drafter<O>::Drafter(EngineInfo info, std::unique_ptr<Checkpoint> checkpoint, std
       checkpoint_(std::move(checkpoint)),
       ops_(std::move(ops)),
       windows_(kSlotCount) {
+  const int first = plans.front().rank;
+  const int64_t step_bytes = StepMemory<std::vector<std::byte>>::ByteCount(config_.tap_values());
+  staged_ = StepMemory(ops_->template AllocateHost<std::byte>(first, step_bytes));
+  result_ = ops_->template AllocateHost<StepResult>(first, 1);
   for (const ShardPlan& plan : plans) {
     const RankWeights weights =
         ops_->Place(plan.rank, CutWeights(config_, checkpoint_->weights(), plan));
@@ -35,10 +40,8 @@ template <OpSet O>
 absl::Status Drafter<O>::Record() {
   const std::vector<GraphKey> keys = AllGraphKeys();
   for (const GraphKey& key : keys) ops_->Record(key, [&] { Enqueue(key); });
-  ForEachRank([&](RankType& rank) {
-    rank.staged.head() = StepHead();
-    Send(rank, 0);
-  });
+  staged_.head() = StepHead();
+  ForEachRank([&](RankType& rank) { Send(rank, 0); });
   for (const GraphKey& key : keys) Run(key);
   return TakeErrors();
 }
@@ -167,15 +170,17 @@ absl::StatusOr<StepOutputs> Drafter<O>::Step(const StepRequest& request) {
   StepOutputs outputs = Collect(request);
   outputs.insert_ns = inserted_ns - start_ns;
   outputs.draft_ns = clock_.NowNs() - inserted_ns;
-  outputs.insert_device_ns = ops_->NsBetween(StepMark::kBegin, StepMark::kInserted);
-  outputs.draft_device_ns = ops_->NsBetween(StepMark::kInserted, StepMark::kDrafted);
+  const int first = ranks_.front()->index, last = ranks_.back()->index;
+  outputs.insert_device_ns = ops_->NsBetween(first, StepMark::kBegin, StepMark::kInserted);
+  outputs.draft_device_ns = ops_->NsBetween(first, StepMark::kInserted, StepMark::kDrafted);
+  outputs.last_draft_device_ns = ops_->NsBetween(last, StepMark::kInserted, StepMark::kDrafted);
   return outputs;
 }
 
 // From the results that the draft has read back.
 template <OpSet O>
 StepOutputs Drafter<O>::Collect(const StepRequest& request) {
-  const StepResult& result = ranks_[0]->staged.head().result;
+  const StepResult& result = *result_.data();
   StepOutputs outputs;
   for (size_t i = 0; i < request.entries.size(); ++i) {
     EntryOutput& entry = outputs.entries.emplace_back();

@@ -47,6 +47,8 @@ class Drafter final : public StepEngine {
     if constexpr (requires { ops_->MaintainWhileIdle(); }) return ops_->MaintainWhileIdle();
     return absl::OkStatus();
   }
+  absl::StatusOr<std::vector<ReplicatedTensor>> ReadReplicas() override;
+  absl::Status FlipReplicaBit(const std::string& name, int64_t bit) override;
   bool is_healthy() const override { return ops_->is_healthy(); }
   const O& ops() const { return *ops_; }
 
@@ -91,7 +93,7 @@ class Drafter final : public StepEngine {
   void SendAndInsert(std::span<const InsertRows> inserts, const StepRequest* block);
   std::vector<InsertChunk> ChunksOf(std::span<const InsertRows> inserts) const;
   void StageBlock(StepHead& head, const StepRequest& request) const;
-  void StageRows(RankType& rank, const InsertChunk& chunk) const;
+  void StageRows(const InsertChunk& chunk);
   // The head and so many values of rows.
   void Send(RankType& rank, int64_t value_count);
   void Run(const GraphKey& key);
@@ -107,6 +109,10 @@ class Drafter final : public StepEngine {
   StepOutputs Collect(const StepRequest& request);
   void CollectDebug(const StepRequest& request, StepOutputs& outputs);
 
+  // fn(name, element bytes, that tensor as bytes) for every replicated tensor of a rank.
+  template <class Fn>
+  void ForEachReplica(RankType& rank, Fn&& fn);
+
   template <class T>
   void Observe(const RankType& rank, const char* name, int stage, const T* values,
                std::vector<int64_t> shape);
@@ -120,6 +126,10 @@ class Drafter final : public StepEngine {
   const DrafterConfig& config_;
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<O> ops_;
+  // Every rank is sent the same image; what comes back goes elsewhere, because another rank may
+  // still be reading.
+  StepMemory<typename O::template HostBuffer<std::byte>> staged_;
+  typename O::template HostBuffer<StepResult> result_;
   std::vector<std::unique_ptr<RankType>> ranks_;
   std::vector<SlotWindow> windows_;
   SteadyClock clock_;

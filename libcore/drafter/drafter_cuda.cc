@@ -1,4 +1,4 @@
-// The only instantiation of the controller over the CUDA op set.
+// The only instantiations of the controller over the CUDA op sets.
 #include <utility>
 
 #include "libcore/base/status_macros.h"
@@ -12,16 +12,11 @@
 
 namespace tp2 {
 
-absl::Status FindCudaDevice(const std::string& device_uuid) {
-  return device::SelectDevice(device_uuid).status();
-}
+namespace {
 
-absl::StatusOr<CudaParts> MakeCudaParts(const Checkpoint& checkpoint,
-                                        std::span<const ShardPlan> plans,
-                                        const CudaDrafterOptions& options) {
-  TP2_ASSIGN_OR_RETURN(const device::DeviceInfo device, device::SelectDevice(options.device_uuid));
-  CudaParts parts;
-  EngineInfo& info = parts.info;
+EngineInfo InfoOf(const Checkpoint& checkpoint, std::span<const ShardPlan> plans,
+                  const CudaDrafterOptions& options, const std::vector<device::DeviceInfo>& cards) {
+  EngineInfo info;
   info.config = checkpoint.config();
   info.max_positions = options.max_positions;
   info.identity_digest = checkpoint.IdentityDigest();
@@ -30,26 +25,59 @@ absl::StatusOr<CudaParts> MakeCudaParts(const Checkpoint& checkpoint,
   info.tp = plans.front().tp;
   info.mode = options.mode;
   info.backend = "cuda";
-  info.device_names = {device.name + " " + device.uuid};
-  TP2_ASSIGN_OR_RETURN(parts.ops,
-                       CudaOps::Create(info.config, info.tp, info.max_positions, device));
+  for (const device::DeviceInfo& card : cards) {
+    info.device_names.push_back(card.name + " " + card.uuid);
+  }
+  return info;
+}
+
+}  // namespace
+
+absl::Status FindCudaDevices(const std::vector<std::string>& device_uuids, int count) {
+  return device::SelectDevices(device_uuids, count).status();
+}
+
+absl::StatusOr<CudaParts> MakeCudaParts(const Checkpoint& checkpoint,
+                                        std::span<const ShardPlan> plans,
+                                        const CudaDrafterOptions& options) {
+  TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> cards,
+                       device::SelectDevices(options.device_uuids, 1));
+  CudaParts parts;
+  parts.info = InfoOf(checkpoint, plans, options, cards);
+  TP2_ASSIGN_OR_RETURN(parts.ops, CudaOps::Create(parts.info.config, parts.info.tp,
+                                                  options.max_positions, cards.front()));
   parts.ops->set_uses_graphs(options.uses_graphs);
-  parts.ops->set_stands_in(options.stands_in);
+  parts.ops->set_stands_in(options.collective == Collective::kStandIn);
+  return parts;
+}
+
+absl::StatusOr<CudaPairParts> MakeCudaPairParts(const Checkpoint& checkpoint,
+                                                std::span<const ShardPlan> plans,
+                                                const CudaDrafterOptions& options) {
+  TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> cards,
+                       device::SelectDevices(options.device_uuids, 2));
+  CudaPairParts parts;
+  parts.info = InfoOf(checkpoint, plans, options, cards);
+  TP2_ASSIGN_OR_RETURN(parts.ops,
+                       CudaPairOps::Create(parts.info.config, options.max_positions,
+                                           {.cards = cards, .timeout_ms = options.timeout_ms}));
+  parts.ops->set_uses_graphs(options.uses_graphs);
   return parts;
 }
 
 absl::StatusOr<std::unique_ptr<StepEngine>> MakeCudaDrafter(std::unique_ptr<Checkpoint> checkpoint,
                                                             std::span<const ShardPlan> plans,
                                                             const CudaDrafterOptions& options) {
+  if (options.collective == Collective::kPair) {
+    TP2_ASSIGN_OR_RETURN(CudaPairParts parts, MakeCudaPairParts(*checkpoint, plans, options));
+    const CudaPairOps& setup = *parts.ops;
+    return MakeRecordedDrafter(std::move(parts.info), std::move(checkpoint), std::move(parts.ops),
+                               plans, setup);
+  }
   TP2_ASSIGN_OR_RETURN(CudaParts parts, MakeCudaParts(*checkpoint, plans, options));
-  CudaOps& setup = *parts.ops;
-  auto drafter = std::make_unique<Drafter<CudaOps>>(std::move(parts.info), std::move(checkpoint),
-                                                    std::move(parts.ops), plans);
-  TP2_RETURN_IF_ERROR(setup.setup_status());
-  const absl::Status recorded = drafter->Record();
-  TP2_RETURN_IF_ERROR(setup.setup_status());
-  TP2_RETURN_IF_ERROR(recorded);
-  return drafter;
+  const CudaOps& setup = *parts.ops;
+  return MakeRecordedDrafter(std::move(parts.info), std::move(checkpoint), std::move(parts.ops),
+                             plans, setup);
 }
 
 }  // namespace tp2

@@ -15,7 +15,9 @@ absl::Status NotBuilt() {
 
 }  // namespace
 
-absl::Status FindCudaDevice(const std::string& device_uuid) { return NotBuilt(); }
+absl::Status FindCudaDevices(const std::vector<std::string>& device_uuids, int count) {
+  return NotBuilt();
+}
 
 absl::StatusOr<std::unique_ptr<StepEngine>> MakeCudaDrafter(std::unique_ptr<Checkpoint> checkpoint,
                                                             std::span<const ShardPlan> plans,

@@ -89,7 +89,7 @@ class HostPairOps {
   void Exchange(std::span<const ExchangeArgs> ranks);
 
   void Mark(StepMark mark) {}
-  int64_t NsBetween(StepMark from, StepMark to) const { return 0; }
+  int64_t NsBetween(int rank, StepMark from, StepMark to) const { return 0; }
 
   // Queues the closing exchange on both ranks: without it rank 0 could report success for a STEP
   // that rank 1 refused.

@@ -51,9 +51,9 @@ auto Drafter<O>::ChunksOf(std::span<const InsertRows> inserts) const -> std::vec
 }
 
 template <OpSet O>
-void Drafter<O>::StageRows(RankType& rank, const InsertChunk& chunk) const {
-  StepHead& head = rank.staged.head();
-  Bf16* out = rank.staged.rows();
+void Drafter<O>::StageRows(const InsertChunk& chunk) {
+  StepHead& head = staged_.head();
+  Bf16* out = staged_.rows();
   head.insert_out_rows.fill(-1);
   for (size_t i = 0; i < chunk.rows.size(); ++i) {
     const RowSource& row = chunk.rows[i];
@@ -67,7 +67,7 @@ void Drafter<O>::StageRows(RankType& rank, const InsertChunk& chunk) const {
 template <OpSet O>
 void Drafter<O>::Send(RankType& rank, int64_t value_count) {
   const size_t bytes = sizeof(StepHead) + static_cast<size_t>(value_count) * sizeof(Bf16);
-  ops_->Upload(rank.index, std::span<const std::byte>(rank.staged.data(), bytes), rank.step.data());
+  ops_->Upload(rank.index, std::span<const std::byte>(staged_.data(), bytes), rank.step.data());
 }
 
 template <OpSet O>
@@ -76,10 +76,8 @@ void Drafter<O>::SendAndInsert(std::span<const InsertRows> inserts, const StepRe
   for (const InsertRows& insert : inserts) {
     windows_[insert.slot].Insert(insert.position, insert.row_count, config_.ring_rows());
   }
-  ForEachRank([&](RankType& rank) {
-    rank.staged.head() = StepHead();
-    if (block != nullptr) StageBlock(rank.staged.head(), *block);
-  });
+  staged_.head() = StepHead();
+  if (block != nullptr) StageBlock(staged_.head(), *block);
   if (chunks.empty()) {
     ops_->Mark(StepMark::kBegin);
     if (block != nullptr) ForEachRank([&](RankType& rank) { Send(rank, 0); });
@@ -88,7 +86,7 @@ void Drafter<O>::SendAndInsert(std::span<const InsertRows> inserts, const StepRe
     const bool is_first = &chunk == &chunks.front();
     // Only prompts need a second chunk; the first must have left the host's memory.
     if (!is_first) ForEachRank([&](RankType& rank) { ops_->Wait(rank.index); });
-    ForEachRank([&](RankType& rank) { StageRows(rank, chunk); });
+    StageRows(chunk);
     if (is_first) ops_->Mark(StepMark::kBegin);
     ForEachRank([&](RankType& rank) { Send(rank, chunk.value_count()); });
     const int rows = static_cast<int>(chunk.rows.size());

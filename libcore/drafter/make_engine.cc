@@ -43,6 +43,7 @@ std::unique_ptr<StepEngine> MakeCpuEngine(const Mode& mode, std::unique_ptr<Chec
     case Collective::kHostPair:
       return MakeCpuDrafter<HostPairOps>(std::move(checkpoint), plans, options);
     case Collective::kReference:
+    case Collective::kPair:  // never on the CPU: ResolveBackend
       break;
   }
   return MakeCpuDrafter<CpuOps<Bf16>>(std::move(checkpoint), plans, options);
@@ -54,7 +55,15 @@ std::unique_ptr<StepEngine> MakeCpuEngine(const Mode& mode, std::unique_ptr<Chec
 absl::StatusOr<std::string> ResolveBackend(const EngineOptions& options) {
   TP2_RETURN_IF_ERROR(CheckOptions(options));
   TP2_ASSIGN_OR_RETURN(const Mode mode, FindMode(options.mode));
-  if (options.backend == "cpu") return "cpu";
+  if (options.backend == "cpu") {
+    if (mode.collective != Collective::kPair) return "cpu";
+    return MakeError(absl::StatusCode::kUnimplemented,
+                     {.what = "mode pair",
+                      .expected = "two cards",
+                      .got = "backend cpu",
+                      .where = "",
+                      .next = "use mode host-pair: the same protocol and bits on the CPU"});
+  }
   if (mode.collective == Collective::kHostPair) {
     if (options.backend == "auto") return "cpu";
     return MakeError(absl::StatusCode::kUnimplemented,
@@ -64,9 +73,11 @@ absl::StatusOr<std::string> ResolveBackend(const EngineOptions& options) {
                       .where = "",
                       .next = "use --backend cpu or another mode"});
   }
-  const absl::Status found = FindCudaDevice(options.device_uuid);
-  if (options.backend == "cuda" && !found.ok()) return found;
-  return found.ok() ? "cuda" : "cpu";
+  const bool is_pair = mode.collective == Collective::kPair;
+  const absl::Status found = FindCudaDevices(options.device_uuids, is_pair ? 2 : 1);
+  if (found.ok()) return "cuda";
+  if (is_pair || options.backend == "cuda") return found;
+  return "cpu";
 }
 
 absl::StatusOr<EngineParts> OpenEngineParts(const EngineOptions& options) {
@@ -89,9 +100,10 @@ absl::StatusOr<std::unique_ptr<StepEngine>> MakeEngine(const EngineOptions& opti
     return MakeCudaDrafter(std::move(parts.checkpoint), parts.plans,
                            {.mode = options.mode,
                             .max_positions = options.max_positions,
-                            .device_uuid = options.device_uuid,
+                            .device_uuids = options.device_uuids,
                             .uses_graphs = options.uses_graphs,
-                            .stands_in = parts.mode.collective == Collective::kStandIn});
+                            .collective = parts.mode.collective,
+                            .timeout_ms = options.timeout_ms});
   }
   return MakeCpuEngine(parts.mode, std::move(parts.checkpoint), parts.plans,
                        {.mode = options.mode,

@@ -19,9 +19,11 @@ struct EngineOptions {
   std::string backend = "auto";                 // "auto", "cpu" or "cuda"
   std::string mode = "one-card";                // a name of modes.h
   int64_t max_positions = kDefaultModelLength;  // longest sequence, --max-model-len
-  int thread_count = 0;          // of the CPU op set; 0 means one per hardware thread
-  std::string device_uuid = {};  // of the CUDA op set; empty means the first usable card
-  bool uses_graphs = true;       // of the CUDA op set; the bits are the same without
+  int thread_count = 0;  // of the CPU op set; 0 means one per hardware thread
+  // Of the CUDA op set.
+  std::vector<std::string> device_uuids = {};  // by rank; empty means the first usable cards
+  bool uses_graphs = true;                     // the bits are the same without
+  int64_t timeout_ms = 2000;                   // longest wait of a pair's collective
 };
 
 // "cpu" or "cuda": what `options` get on this machine. Before any checkpoint is opened, so that a

@@ -12,6 +12,7 @@ constexpr Mode kModes[] = {
     {"solo-1", 2, 1, 1, Collective::kStandIn, false},
     {"emulated", 2, 0, 2, Collective::kReference, true},
     {"host-pair", 2, 0, 2, Collective::kHostPair, true},
+    {"pair", 2, 0, 2, Collective::kPair, true},
 };
 
 }  // namespace

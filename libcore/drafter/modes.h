@@ -13,6 +13,7 @@ enum class Collective {
   kReference,  // all ranks in one place: add and compare
   kStandIn,    // one rank alone: its own half and its own best stand in for the partner's
   kHostPair,   // two threads and the collective protocol
+  kPair,       // two cards and the collective protocol
 };
 
 struct Mode {

@@ -20,8 +20,6 @@ struct Rank {
   using S = typename O::Stored;
   template <class T>
   using Buffer = typename O::template Buffer<T>;
-  template <class T>
-  using HostBuffer = typename O::template HostBuffer<T>;
 
   Rank(O& ops, const DrafterConfig& c, const ShardPlan& p, RankWeights w)
       : index(p.rank), plan(p), weights(std::move(w)) {
@@ -31,7 +29,6 @@ struct Rank {
     const auto stored = [&](int64_t count) { return ops.template Allocate<S>(index, count); };
     const int64_t step_bytes = StepMemory<Buffer<std::byte>>::ByteCount(c.tap_values());
     step = StepMemory(ops.template Allocate<std::byte>(index, step_bytes));
-    staged = StepMemory(ops.template AllocateHost<std::byte>(index, step_bytes));
     insert_wide = floats(in * c.tap_values());
     main_x = floats(in * dim);
     insert_kv = floats(in * c.head_dim);
@@ -66,8 +63,7 @@ struct Rank {
   int index;
   ShardPlan plan;
   RankWeights weights;
-  StepMemory<Buffer<std::byte>> step;        // what operations read and write
-  StepMemory<HostBuffer<std::byte>> staged;  // its image on the host
+  StepMemory<Buffer<std::byte>> step;  // what operations read and write
   // Context insert.
   Buffer<float> insert_wide;     // [I, tap_values]
   Buffer<float> main_x;          // [I, dim]

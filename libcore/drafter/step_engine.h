@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -70,6 +71,7 @@ struct StepOutputs {
   // Between events of the first rank's stream; 0 where there is no device.
   int64_t insert_device_ns = 0;
   int64_t draft_device_ns = 0;
+  int64_t last_draft_device_ns = 0;  // of the last rank's
 };
 
 // Who the engine is: what HELLO compares and what results record.
@@ -83,6 +85,13 @@ struct EngineInfo {
   std::string mode;     // "one-card"
   std::string backend;  // "cpu" or "cuda"
   std::vector<std::string> device_names;
+};
+
+// A tensor of which every rank holds a copy, all equal after every STEP.
+struct ReplicatedTensor {
+  std::string name;       // "ring 0", "streams", "tokens"
+  int element_bytes = 1;  // 2 or 4
+  std::vector<std::vector<std::byte>> by_rank;
 };
 
 class StepObserver;
@@ -115,6 +124,13 @@ class StepEngine {
   // Shows intermediate tensors of later steps (observer.h); nullptr ends it. False when this engine
   // has nothing to show.
   virtual bool SetObserver(StepObserver* observer) { return false; }
+
+  // The replicated state as it is now. Errors: kUnimplemented for an engine that does not tell;
+  // kAborted when the device failed.
+  virtual absl::StatusOr<std::vector<ReplicatedTensor>> ReadReplicas();
+  // Changes one bit of the last rank's copy, to see whether an audit finds it. Errors: kNotFound
+  // for an unknown name, kOutOfRange for a bit beyond the tensor; as ReadReplicas.
+  virtual absl::Status FlipReplicaBit(const std::string& name, int64_t bit);
 
   // What each graph key replays; empty where nothing is recorded.
   virtual std::vector<GraphSize> GraphSizes() const { return {}; }

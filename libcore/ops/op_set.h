@@ -70,10 +70,10 @@ concept OpSet = requires(
   { std::as_const(ops).GraphSizes() } -> std::same_as<std::vector<GraphSize>>;
   // Rows that an insert of so many computes, at most kMaxRowsPerMessage.
   { ops.PaddedRows(int{}) } -> std::same_as<int>;
-  // Time stamps in the first rank's work, and the time between two once it has been waited for; 0
-  // where there is no device.
+  // Time stamps in every rank's work, and the time between two of a rank's once it has been waited
+  // for; 0 where there is no device.
   { ops.Mark(StepMark{}) } -> std::same_as<void>;
-  { ops.NsBetween(StepMark{}, StepMark{}) } -> std::same_as<int64_t>;
+  { ops.NsBetween(rank, StepMark{}, StepMark{}) } -> std::same_as<int64_t>;
   // Ends a STEP: op sets whose ranks learn of each other's errors only through an exchange make
   // one.
   { ops.CloseStep() } -> std::same_as<void>;

@@ -108,7 +108,8 @@ absl::StatusOr<SelfRunResult> RunSelf(StepEngine& engine, const SelfRunOptions& 
   Workload workload(engine.info().config, engine.info().max_positions, options.seed);
   Xxh3 digest;
   SelfRunResult result;
-  for (; result.rounds < options.rounds; ++result.rounds) {
+  bool goes_on = true;
+  while (goes_on && result.rounds < options.rounds) {
     const WorkloadRound round = workload.Next();
     for (const WorkloadRound::Reset& reset : round.resets) {
       TP2_RETURN_IF_ERROR(engine.ResetSlot(reset.slot, reset.base));
@@ -118,6 +119,10 @@ absl::StatusOr<SelfRunResult> RunSelf(StepEngine& engine, const SelfRunOptions& 
         engine.Step({.entries = round.entries, .n_out = round.n_out, .wants_debug = true}));
     Add(outputs, digest);
     result.drafts += static_cast<int>(outputs.entries.size()) * round.n_out;
+    ++result.rounds;
+    if (options.after_round) {
+      TP2_ASSIGN_OR_RETURN(goes_on, options.after_round(result.rounds));
+    }
   }
   result.digest = digest.Finish();
   return result;

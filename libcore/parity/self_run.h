@@ -13,6 +13,8 @@ namespace tp2 {
 struct SelfRunOptions {
   int rounds = 41;
   uint64_t seed = 1;
+  // RunSelf: after every round with their number so far; false ends the run. May be empty.
+  std::function<absl::StatusOr<bool>(int)> after_round = {};
 };
 
 struct SelfRunResult {

@@ -137,7 +137,7 @@ TEST(Environment, NamesOfTheSpecificationSetFlagDefaults) {
   EXPECT_EQ(settings->List("gpus").size(), 2u);
 }
 
-TEST(WorkerConfig, NeedsAModelAndKnowsWhatIsNotBuilt) {
+TEST(WorkerConfig, NeedsAModelAndAsManyCardsAsRanks) {
   std::vector<GivenValue> given;
   auto config = ToWorkerConfig(*Settings::Merge(WorkerSettings(), given));
   EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
@@ -146,8 +146,10 @@ TEST(WorkerConfig, NeedsAModelAndKnowsWhatIsNotBuilt) {
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->listen, "127.0.0.1:18627");
   given.push_back({.name = "tp", .text = "2", .origin = Origin::kFlag, .where = "--tp"});
+  EXPECT_TRUE(ToWorkerConfig(*Settings::Merge(WorkerSettings(), given)).ok());
+  given.push_back({.name = "gpus", .text = "GPU-c4e7a371", .origin = Origin::kFlag, .where = ""});
   config = ToWorkerConfig(*Settings::Merge(WorkerSettings(), given));
-  EXPECT_EQ(config.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_SAYS(std::string(config.status().message()), "2 UUIDs in rank order");
 }
 
 }  // namespace

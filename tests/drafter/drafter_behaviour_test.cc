@@ -20,21 +20,22 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The same promises are tested of every op set: TP2_TEST_BACKEND is "cpu" or "cuda".
+// The same promises are tested of every op set: TP2_TEST_BACKEND is "cpu" or "cuda", TP2_TEST_MODE
+// "one-card" or "pair".
 const std::string kBackend = TP2_TEST_BACKEND;
+const std::string kMode = TP2_TEST_MODE;
 
 class DrafterBehaviour : public ::testing::Test {
  protected:
   static constexpr int64_t kMaxPositions = 1048576;
 
   void SetUp() override {
-    if (const absl::Status found = FindCudaDevice(""); kBackend == "cuda" && !found.ok()) {
-      GTEST_SKIP() << found.message();
-    }
+    const absl::Status found = FindCudaDevices({}, kMode == "pair" ? 2 : 1);
+    if (kBackend == "cuda" && !found.ok()) GTEST_SKIP() << found.message();
     engine_ = NewEngine();
   }
 
-  static std::unique_ptr<StepEngine> NewEngine(const std::string& mode = "one-card") {
+  static std::unique_ptr<StepEngine> NewEngine(const std::string& mode = kMode) {
     auto engine = MakeEngine({.model_dir = GoldenFolder(),
                               .backend = kBackend,
                               .mode = mode,

@@ -44,7 +44,7 @@ std::string SyntheticFolder(const std::string& shape) {
 }
 
 std::string WhyNoGpu() {
-  static const absl::Status found = FindCudaDevice("");
+  static const absl::Status found = FindCudaDevices({}, 1);
   return std::string(found.message());
 }
 

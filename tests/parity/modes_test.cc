@@ -53,7 +53,7 @@ TEST(ModesThread, SoloRanksRunAloneAndTheirDraftsAreNotThePairs) {
 
 TEST(Modes, UnknownModeIsRefusedWithTheNamesThereAre) {
   EXPECT_THAT(std::string(FindMode("pear").status().message()),
-              HasSubstr("expected one-card, solo-0, solo-1, emulated, host-pair, got pear"));
+              HasSubstr("expected one-card, solo-0, solo-1, emulated, host-pair, pair, got pear"));
 }
 
 // Every number of requests and drafts, with and without margins, in every mode that drafts.

@@ -210,10 +210,10 @@ absl::Status CudaPair::Exchange(int rank, const cuda::ExchangeArgs& args, cudaSt
   return AfterLaunch(cudaPeekAtLastError());
 }
 
-absl::Status CudaPair::CloseStep(int rank, cudaStream_t stream) {
+absl::Status CudaPair::CloseStep(int rank, cudaStream_t stream, Status* outcome) {
   TP2_RETURN_IF_ERROR(BeforeLaunch(rank, stream));
   const device::DeviceGuard guard(card(rank).ordinal);
-  cuda::LaunchCloseStep(LaunchOf(rank, nullptr, stream), ranks_[rank].closed_steps.data());
+  cuda::LaunchCloseStep(LaunchOf(rank, nullptr, stream), ranks_[rank].closed_steps.data(), outcome);
   return AfterLaunch(cudaPeekAtLastError());
 }
 
@@ -276,8 +276,8 @@ absl::Status CudaPair::WaitIdle(cudaStream_t stream) {
                      .got = "still busy",
                      .next = "restart the process"}));
     }
-    // Short waits spin: a STEP drains in microseconds.
-    if (waited_ns > 1'000'000) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    // Short waits spin: a STEP drains in a few milliseconds.
+    if (waited_ns > 10'000'000) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
 

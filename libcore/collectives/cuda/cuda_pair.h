@@ -56,7 +56,8 @@ class CudaPair {
                          const cuda::Fault* fault, cudaStream_t stream);
   absl::Status Exchange(int rank, const cuda::ExchangeArgs& args, cudaStream_t stream,
                         const cuda::Fault* fault = nullptr);
-  absl::Status CloseStep(int rank, cudaStream_t stream);
+  // The rank's status as the STEP ended goes to `outcome`, pinned host memory, if not null.
+  absl::Status CloseStep(int rank, cudaStream_t stream, Status* outcome = nullptr);
 
   // Both ranks of a pair on one card, in one cooperative launch.
   absl::Status AllReduceBoth(const cuda::ReduceArgs (&args)[2], cuda::Grid grid,

@@ -62,9 +62,9 @@ struct RankLaunch {
 
 void LaunchReduce(const RankLaunch& launch, const ReduceArgs& args, Grid grid);
 void LaunchExchange(const RankLaunch& launch, const ExchangeArgs& args);
-// Ends a STEP: success proves that no rank refused anything in it. Adds 1 to *steps then; `steps`
-// may be null.
-void LaunchCloseStep(const RankLaunch& launch, uint32_t* steps);
+// Ends a STEP: success proves that no rank refused anything in it. Adds 1 to *steps then, and
+// leaves the rank's status in *outcome, pinned host memory, either way; both may be null.
+void LaunchCloseStep(const RankLaunch& launch, uint32_t* steps, Status* outcome);
 
 // Both ranks of a pair on one card in one cooperative launch: co-resident by construction.
 struct BothLaunch {

@@ -137,10 +137,12 @@ __device__ void ExchangeBest(Sys& sys, const RankView& view, const ExchangeArgs&
 }
 
 template <class Protocol>
-__device__ void Close(DeviceSys& sys, const RankView& view, uint32_t* steps) {
+__device__ void Close(DeviceSys& sys, const RankView& view, uint32_t* steps, Status* outcome) {
   sys.EnterWarp();
   const bool is_done = CloseStep<Protocol>(sys, view);
-  if (is_done && sys.thread() == 0 && steps != nullptr) ++*steps;
+  if (sys.thread() != 0) return;
+  if (is_done && steps != nullptr) ++*steps;
+  if (outcome != nullptr) *outcome = sys.LoadStatus(OwnHeader(view));
 }
 
 __device__ DeviceSys GridSys(const RankView& view) {
@@ -183,10 +185,10 @@ __global__ void __launch_bounds__(kWarp)
 
 template <class Protocol, int kRank>
 __global__ void __launch_bounds__(kWarp)
-    CloseStepKernel(const __grid_constant__ RankView given, uint32_t* steps) {
+    CloseStepKernel(const __grid_constant__ RankView given, uint32_t* steps, Status* outcome) {
   const RankView& view = Known<kRank>(given);
   DeviceSys sys = GridSys(view);
-  Close<Protocol>(sys, view, steps);
+  Close<Protocol>(sys, view, steps, outcome);
 }
 
 struct BothViews {
@@ -233,7 +235,7 @@ __global__ void __launch_bounds__(kWarp)
   int block_count;
   const int rank = HalfOf(block_count);
   DeviceSys sys = HalfSys(views.ranks[rank], block_count);
-  Close<Protocol>(sys, views.ranks[rank], steps.ranks[rank]);
+  Close<Protocol>(sys, views.ranks[rank], steps.ranks[rank], nullptr);
 }
 
 cudaError_t PreloadPairKernels() {
@@ -299,10 +301,10 @@ void LaunchExchange(const RankLaunch& launch, const ExchangeArgs& args) {
   });
 }
 
-void LaunchCloseStep(const RankLaunch& launch, uint32_t* steps) {
+void LaunchCloseStep(const RankLaunch& launch, uint32_t* steps, Status* outcome) {
   WithProtocol(launch.protocol, [&]<class Protocol> {
     WithRank(launch.view, [&]<int kRank> {
-      CloseStepKernel<Protocol, kRank><<<1, kWarp, 0, launch.stream>>>(launch.view, steps);
+      CloseStepKernel<Protocol, kRank><<<1, kWarp, 0, launch.stream>>>(launch.view, steps, outcome);
     });
   });
 }

@@ -83,7 +83,7 @@ class CpuOps {
 
   // No device to time, no peer to close a STEP with or to lose.
   void Mark(StepMark mark) {}
-  int64_t NsBetween(StepMark from, StepMark to) const { return 0; }
+  int64_t NsBetween(int rank, StepMark from, StepMark to) const { return 0; }
   void CloseStep() {}
   FirstError& error(int rank) { return errors_[rank]; }
   void Recover() {}

@@ -182,7 +182,7 @@ void CudaOps::Wait(int rank) {
 
 void CudaOps::Mark(StepMark mark) { Check(marks_[static_cast<int>(mark)].Record(stream_.get())); }
 
-int64_t CudaOps::NsBetween(StepMark from, StepMark to) {
+int64_t CudaOps::NsBetween(int rank, StepMark from, StepMark to) {
   const absl::StatusOr<int64_t> ns =
       device::NsBetween(marks_[static_cast<int>(from)], marks_[static_cast<int>(to)]);
   Check(ns.status());

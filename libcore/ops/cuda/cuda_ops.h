@@ -116,7 +116,7 @@ class CudaOps {
   void Exchange(std::span<const ExchangeArgs> ranks);
 
   void Mark(StepMark mark);
-  int64_t NsBetween(StepMark from, StepMark to);
+  int64_t NsBetween(int rank, StepMark from, StepMark to);
   // One stream serves all ranks: they share every CUDA error, and any of those is final.
   void CloseStep() {}
   FirstError& error(int rank);
