@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <string>
+#include <thread>
 
 #include "libcore/base/json.h"
 #include "libcore/server/admin_pages.h"
@@ -130,6 +134,30 @@ TEST_P(StepServerOperations, AConnectionWhoseOwnThreadIsInALongStepStillAnswersP
     EXPECT_EQ(ping->header.type, static_cast<uint16_t>(contract::Type::kPing) | 0x8000);
   }
   EXPECT_EQ(client->Receive()->code(), Code::kOk);
+}
+
+// The watchdog is fed by ticks: an engine that hangs in a connection's thread must stop them too.
+TEST_P(StepServerOperations, NoTickComesWhileAStepHangsInAConnectionsThread) {
+  std::atomic<int> ticks{0};
+  ServerOptions options;
+  options.tick = [&ticks] { ++ticks; };
+  Start(options);
+  auto client = running_->NewSession();
+  const ClientSlot slot = OpenSlot(*client);
+  engine().step_ms = 1000;
+  auto step = std::async(std::launch::async,
+                         [&] { return client->Step(StepMaker().Add(slot, 0, 1).message())->code; });
+  while (engine().steps_started == 0) std::this_thread::yield();
+  // A tick that was on its way when the STEP began may still come.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const int before = ticks;
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  const int during = ticks;
+  if (step.wait_for(std::chrono::seconds(0)) == std::future_status::timeout) {
+    EXPECT_EQ(during, before);
+  }
+  EXPECT_EQ(step.get(), Code::kOk);
+  while (ticks == during) std::this_thread::yield();
 }
 
 TEST_P(StepServerOperations, AClientThatLeavesDuringItsOwnLongStepLeavesNothingBehind) {
