@@ -114,22 +114,37 @@ gpu_suite() {
   count_tests "$1"
 }
 digest_of() { ./tp2-parity self "$@" | tee /dev/stderr | awk 'NF == 3 {print $2; exit}'; }
-# same_bits WHAT MODEL ARGUMENT...: the CPU's digest of a run, then CUDA's in both modes, with
-# graphs and eager.
+# same_bits WHAT MODEL ARGUMENT...: the CPU's digest of a run, then CUDA's in every mode that the
+# machine has cards for, with graphs and eager.
 same_bits() {
   local what=$1 model=$2 digest equal=true graphs
   shift 2
   digest=$(digest_of --backend cpu --model "$model" "$@")
   for graphs in "" --eager; do
     # shellcheck disable=SC2086  # no argument when empty
-    ./tp2-parity self --backend cuda --model "$model" "$@" --modes one-card,emulated \
+    ./tp2-parity self --backend cuda --model "$model" "$@" --modes "$modes" \
       --digest "$digest" $graphs || equal=false
   done
   printf '{"run": "%s", "arguments": "%s", "cpu_digest": "%s", ' "$what" "$*" "$digest" \
     >"$out/logs/$what.json"
-  printf '"cuda_modes": ["one-card", "emulated"], "graphs_and_eager": true, "is_equal": %s}' \
-    "$equal" >>"$out/logs/$what.json"
+  printf '"cuda_modes": ["%s"], "graphs_and_eager": true, "is_equal": %s}' \
+    "${modes//,/\", \"}" "$equal" >>"$out/logs/$what.json"
   [[ $equal == true && -n $digest ]]
+}
+# two_hundred_rounds MODEL: one card and the pair, the cards in both orders.
+two_hundred_rounds() {
+  local digest
+  digest=$(digest_of --backend cuda --model "$1" --rounds 200)
+  ./tp2-parity self --backend cuda --model "$1" --rounds 200 --modes pair --digest "$digest" &&
+    ./tp2-parity self --backend cuda --model "$1" --rounds 200 --modes pair --digest "$digest" \
+      --gpu "${uuids[1]},${uuids[0]}"
+}
+# audits MODEL: the replicated state of a running pair; a planted bit must be found.
+audits() {
+  local code=0
+  ./tp2-parity audit --backend cuda --model "$1" --mode pair --rounds 40 --every 4 || return 1
+  ./tp2-parity audit --backend cuda --model "$1" --mode pair --rounds 8 --plant "ring 1" || code=$?
+  ((code == 1))
 }
 check_bits() {
   check "bits_$1" same_bits "$@"
@@ -205,11 +220,14 @@ nvidia-smi >"$out/logs/nvidia-smi.log" 2>&1 || {
 }
 card_count=0
 write_machine
+modes=one-card,emulated
+if ((card_count >= 2)); then modes+=,pair; fi
 if wants tests; then
   check cpu_math ./math_test --gtest_brief=1
   check cpu_exl3 ./exl3_test --gtest_brief=1
   gpu_suite gpu_test
   gpu_suite drafter_gpu_test
+  gpu_suite drafter_one_card_pair_test
   gpu_suite collectives_gpu_test
   check lifecycle_one_card ./p2p-lifecycle --full --single-card \
     --json "$out/lifecycle_one_card.json"
@@ -217,6 +235,7 @@ if wants tests; then
     echo "----  one card: no tests of a pair"
   else
     gpu_suite pair_test
+    gpu_suite drafter_pair_test
     check probes ./p2p-lifecycle probe --json "$out/probes.json"
     check lifecycle ./p2p-lifecycle --full --cycles 5 --json "$out/lifecycle.json"
     check lifecycle_swapped ./p2p-lifecycle --quick --case lifecycle --swapped --cycles 5 \
@@ -257,13 +276,26 @@ if [[ -z $full_size ]] && { wants full-bits || wants benches || [[ $runs_owned =
   made=yes
   ./dspark-pack synth --shape v41-flash --out "$full_size" >>"$out/logs/synth.log"
 fi
-if wants full-bits; then check_bits v41-flash "$full_size" --rounds 20; fi
+if wants full-bits; then
+  check_bits v41-flash "$full_size" --rounds 20
+  if ((card_count >= 2)); then
+    check bits_200_rounds two_hundred_rounds "$full_size"
+    check audits audits "$full_size"
+  fi
+fi
 if wants benches; then
   bench bench_one_card one-card --groups
   bench bench_one_card_cold one-card --cold-l2
   bench bench_solo solo
   bench bench_emulated emulated
-  bench bench_insert insert
+  if ((card_count < 2)); then
+    bench bench_insert insert
+  else
+    bench bench_pair pair --groups
+    bench bench_pair_margins pair --margins
+    bench bench_step step --pair
+    bench bench_insert insert --pair
+  fi
 fi
 if [[ $runs_owned == yes ]]; then
   echo owner=RX-TP2SAFE >"$out/PAIR_OK"

@@ -1,7 +1,9 @@
 #include "cmd/dspark-serve/run.h"
 
+#include <fcntl.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <memory>
@@ -92,6 +94,15 @@ class Phases {
   int64_t begin_ns_ = clock_.NowNs();
 };
 
+// A number below three that is free would be the next socket's, and what is printed its client's.
+void FillStandardStreams() {
+  int fd = 0;
+  do {
+    fd = ::open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO) ::close(fd);
+}
+
 void SetUpLog(const std::string& level) {
   auto logger = spdlog::stderr_logger_mt(kTool);
   spdlog::set_default_logger(logger);
@@ -118,6 +129,8 @@ server::ServerOptions OptionsFor(const config::WorkerConfig& config, const Acces
   options.drain_ms = config.drain_ms;
   options.frame_timeout_ms = config.frame_ms;
   options.hello_ms = config.hello_ms;
+  options.spin_ms = config.spin_ms;
+  if (config.spin_threads > 0) options.spin_threads = config.spin_threads;
   options.allowed_clients = access.allowed_clients;
   // A capture holds what clients asked, and nothing of our own.
   options.canary_ms = config.record_dir.empty() ? config.canary_ms : 0;
@@ -268,6 +281,7 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
 }  // namespace
 
 int Run(const Flags& flags) {
+  FillStandardStreams();
   const absl::StatusOr<config::Settings> settings = ReadSettings(flags);
   if (!settings.ok()) return ReportStatus(kTool, settings.status());
   if (flags.only_prints_config) return ReportStatus(kTool, PrintResult(settings->Describe()));

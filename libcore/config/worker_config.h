@@ -23,7 +23,9 @@ struct WorkerConfig {
   int64_t hello_ms = 0;
   int64_t idle_ms = 0;
   int64_t frame_ms = 0;
-  std::string admin;  // empty: no admin port
+  int64_t spin_ms = 0;
+  int spin_threads = 0;  // 0: by the number of cores
+  std::string admin;     // empty: no admin port
   int64_t canary_ms = 0;
   std::string nvml_library;  // of the cards' state; empty: the driver's own; "off": none
   std::string trace_path;    // empty: no trace is written
