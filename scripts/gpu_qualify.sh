@@ -4,20 +4,22 @@
 #
 # usage: ./gpu_qualify.sh [--out DIR] [--only PART[,PART...]] [--full-size DIR]
 #   --out DIR        new folder for results; default ./qualify
-#   --only PARTS     tests, bits, sanitizers, full-bits, benches; default all of them
-#   --full-size DIR  full-size checkpoint for the last two; made (5.8 GB in --out's file system)
+#   --only PARTS     tests, bits, sanitizers, full-bits, benches, owned; default all of them
+#   --full-size DIR  full-size checkpoint for the last three; made (5.8 GB in --out's file system)
 #                    and removed without it
 #
 # Writes JSON only, to be committed as it is: qualify.json (every check), machine.json,
 # gpu_tests.json, bits.json and one file per bench; the whole output of each check is in logs/.
 # A skipped GPU test is a failure here. compute-sanitizer is used when it is on PATH, the tests of
-# a pair when there are two cards and the bundle has them.
+# a pair when there are two cards and the bundle has them. `owned` is the bench of the pair under
+# `run-owned pair`: with a permit of this script's own, once to its end and once until the permit is
+# withdrawn; log, telemetry and summary with the link counters are owned_*.
 # Exit codes: 0 qualified, 1 a check failed, 2 usage, 3 no usable card.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=$PWD/qualify
-parts=tests,bits,sanitizers,full-bits,benches
+parts=tests,bits,sanitizers,full-bits,benches,owned
 full_size=
 
 usage_error() {
@@ -45,7 +47,7 @@ while (($# > 0)); do
 done
 for part in ${parts//,/ }; do
   case $part in
-    tests | bits | sanitizers | full-bits | benches) ;;
+    tests | bits | sanitizers | full-bits | benches | owned) ;;
     *) usage_error "unknown part '$part'; see --help" ;;
   esac
 done
@@ -112,22 +114,37 @@ gpu_suite() {
   count_tests "$1"
 }
 digest_of() { ./tp2-parity self "$@" | tee /dev/stderr | awk 'NF == 3 {print $2; exit}'; }
-# same_bits WHAT MODEL ARGUMENT...: the CPU's digest of a run, then CUDA's in both modes, with
-# graphs and eager.
+# same_bits WHAT MODEL ARGUMENT...: the CPU's digest of a run, then CUDA's in every mode that the
+# machine has cards for, with graphs and eager.
 same_bits() {
   local what=$1 model=$2 digest equal=true graphs
   shift 2
   digest=$(digest_of --backend cpu --model "$model" "$@")
   for graphs in "" --eager; do
     # shellcheck disable=SC2086  # no argument when empty
-    ./tp2-parity self --backend cuda --model "$model" "$@" --modes one-card,emulated \
+    ./tp2-parity self --backend cuda --model "$model" "$@" --modes "$modes" \
       --digest "$digest" $graphs || equal=false
   done
   printf '{"run": "%s", "arguments": "%s", "cpu_digest": "%s", ' "$what" "$*" "$digest" \
     >"$out/logs/$what.json"
-  printf '"cuda_modes": ["one-card", "emulated"], "graphs_and_eager": true, "is_equal": %s}' \
-    "$equal" >>"$out/logs/$what.json"
+  printf '"cuda_modes": ["%s"], "graphs_and_eager": true, "is_equal": %s}' \
+    "${modes//,/\", \"}" "$equal" >>"$out/logs/$what.json"
   [[ $equal == true && -n $digest ]]
+}
+# two_hundred_rounds MODEL: one card and the pair, the cards in both orders.
+two_hundred_rounds() {
+  local digest
+  digest=$(digest_of --backend cuda --model "$1" --rounds 200)
+  ./tp2-parity self --backend cuda --model "$1" --rounds 200 --modes pair --digest "$digest" &&
+    ./tp2-parity self --backend cuda --model "$1" --rounds 200 --modes pair --digest "$digest" \
+      --gpu "${uuids[1]},${uuids[0]}"
+}
+# audits MODEL: the replicated state of a running pair; a planted bit must be found.
+audits() {
+  local code=0
+  ./tp2-parity audit --backend cuda --model "$1" --mode pair --rounds 40 --every 4 || return 1
+  ./tp2-parity audit --backend cuda --model "$1" --mode pair --rounds 8 --plant "ring 1" || code=$?
+  ((code == 1))
 }
 check_bits() {
   check "bits_$1" same_bits "$@"
@@ -144,17 +161,48 @@ bench() {
   check "$name" ./tp2-bench "$@" --backend cuda --model "$full_size" --json "$out/$name.json"
   sed 's/^/      /' "$out/logs/$name.log"
 }
+# owned NAME EXPECTED_CODE VERDICT COMMAND...: the command on the first two cards, while
+# $out/PAIR_OK says so. The locks lie with those of the machine's other lanes where they can.
+owned() {
+  local name=$1 expected=$2 verdict=$3 code=0 locks=/run/lock
+  shift 3
+  if [[ ! -w $locks ]]; then
+    locks=$out/logs/locks
+    mkdir -p "$locks"
+  fi
+  ./run-owned pair --gpus "${uuids[0]},${uuids[1]}" --permit "$out/PAIR_OK" --lock-dir "$locks" \
+    --log "$out/$name.log" --require-telemetry --cap-ms 300000 --progress never -- "$@" || code=$?
+  [[ $code == "$expected" ]] && grep -q "\"verdict\": \"$verdict\"" "$out/$name.log.summary.json"
+}
+# withdrawn NAME COMMAND...: as owned, with another owner in the permit after a few seconds.
+withdrawn() {
+  local name=$1 pid code=0
+  shift
+  owned "$name" 123 permit_withdrawn "$@" &
+  pid=$!
+  for ((tenth = 0; tenth < 300; ++tenth)); do
+    if grep -qs 'job started' "$out/$name.log"; then break; fi
+    sleep 0.1
+  done
+  sleep 3
+  echo owner=SOMEBODY-ELSE >"$out/PAIR_OK.new"
+  mv "$out/PAIR_OK.new" "$out/PAIR_OK"
+  wait $pid || code=$?
+  return $code
+}
 # write_machine: cards and processor as the driver and the kernel name them.
 write_machine() {
   local fields=name,uuid,driver_version,pci.bus_id,memory.total,power.limit,power.draw
   fields+=,clocks.sm,clocks.mem,clocks.max.sm,temperature.gpu,clocks_throttle_reasons.active
   local cards=() line key value object separator
+  uuids=()
   while IFS= read -r line; do
     object="{"
     separator=
     for key in ${fields//,/ }; do
       value=${line%%, *}
       line=${line#*, }
+      if [[ $key == uuid ]]; then uuids+=("$value"); fi
       object+="$separator\"${key//./_}\": \"$value\""
       separator=", "
     done
@@ -172,11 +220,14 @@ nvidia-smi >"$out/logs/nvidia-smi.log" 2>&1 || {
 }
 card_count=0
 write_machine
+modes=one-card,emulated
+if ((card_count >= 2)); then modes+=,pair; fi
 if wants tests; then
   check cpu_math ./math_test --gtest_brief=1
   check cpu_exl3 ./exl3_test --gtest_brief=1
   gpu_suite gpu_test
   gpu_suite drafter_gpu_test
+  gpu_suite drafter_one_card_pair_test
   gpu_suite collectives_gpu_test
   check lifecycle_one_card ./p2p-lifecycle --full --single-card \
     --json "$out/lifecycle_one_card.json"
@@ -184,6 +235,7 @@ if wants tests; then
     echo "----  one card: no tests of a pair"
   else
     gpu_suite pair_test
+    gpu_suite drafter_pair_test
     check probes ./p2p-lifecycle probe --json "$out/probes.json"
     check lifecycle ./p2p-lifecycle --full --cycles 5 --json "$out/lifecycle.json"
     check lifecycle_swapped ./p2p-lifecycle --quick --case lifecycle --swapped --cycles 5 \
@@ -209,18 +261,48 @@ if wants sanitizers; then
   fi
 fi
 made=no
-if [[ -z $full_size ]] && { wants full-bits || wants benches; }; then
+runs_owned=no
+if wants owned; then
+  if ((card_count < 2)); then
+    echo "----  one card: no run-owned pair"
+  elif [[ ! -x run-owned ]]; then
+    echo "----  run-owned is not in the bundle: not run"
+  else
+    runs_owned=yes
+  fi
+fi
+if [[ -z $full_size ]] && { wants full-bits || wants benches || [[ $runs_owned == yes ]]; }; then
   full_size=$out/v41-flash
   made=yes
   ./dspark-pack synth --shape v41-flash --out "$full_size" >>"$out/logs/synth.log"
 fi
-if wants full-bits; then check_bits v41-flash "$full_size" --rounds 20; fi
+if wants full-bits; then
+  check_bits v41-flash "$full_size" --rounds 20
+  if ((card_count >= 2)); then
+    check bits_200_rounds two_hundred_rounds "$full_size"
+    check audits audits "$full_size"
+  fi
+fi
 if wants benches; then
   bench bench_one_card one-card --groups
   bench bench_one_card_cold one-card --cold-l2
   bench bench_solo solo
   bench bench_emulated emulated
-  bench bench_insert insert
+  if ((card_count < 2)); then
+    bench bench_insert insert
+  else
+    bench bench_pair pair --groups
+    bench bench_pair_margins pair --margins
+    bench bench_step step --pair
+    bench bench_insert insert --pair
+  fi
+fi
+if [[ $runs_owned == yes ]]; then
+  echo owner=RX-TP2SAFE >"$out/PAIR_OK"
+  pair=(./tp2-bench pair --backend cuda --model "$full_size")
+  check owned_pair owned owned_run 0 child "${pair[@]}" --json "$out/owned_pair.json"
+  check owned_withdrawn withdrawn owned_withdrawn_run "${pair[@]}" --replays 1000000
+  rm -f "$out/PAIR_OK"
 fi
 if [[ $made == yes ]]; then rm -rf "$full_size"; fi
 

@@ -71,6 +71,11 @@ absl::StatusOr<FaultBench::Tenant> FaultBench::NewTenant() {
 }
 
 absl::StatusOr<double> FaultBench::PayerP50(int steps) {
+  TP2_ASSIGN_OR_RETURN(std::vector<int64_t> times_ns, PayerTimes(steps));
+  return static_cast<double>(NearestRank(std::move(times_ns), 50)) / 1e6;
+}
+
+absl::StatusOr<std::vector<int64_t>> FaultBench::PayerTimes(int steps) {
   std::vector<int64_t> times_ns;
   for (int i = 0; i < steps; ++i) {
     const StepPart part{&payer_, payer_.length, 1, static_cast<uint32_t>(i % 100)};
@@ -78,7 +83,7 @@ absl::StatusOr<double> FaultBench::PayerP50(int steps) {
     if (!reply.ok()) return WithContext(reply.status(), "the paying client");
     times_ns.push_back(twin_->last_worker_ns());
   }
-  return static_cast<double>(NearestRank(std::move(times_ns), 50)) / 1e6;
+  return times_ns;
 }
 
 absl::StatusOr<contract::HealthReply> FaultBench::Health() {

@@ -18,7 +18,7 @@ namespace tp2::selftest {
 struct Fault {
   std::string name;    // "F4 half-frame-then-silence"
   std::string figure;  // what the number says: "ms until closed"
-  // The number; an error says what went wrong.
+  // The number; an error says what went wrong. None: `figure` says where the row is shown instead.
   std::function<absl::StatusOr<double>()> run;
 };
 
@@ -44,6 +44,8 @@ class FaultBench {
 
   // The paying client STEPs so often: bits must be our engine's. Returns the p50 in milliseconds.
   absl::StatusOr<double> PayerP50(int steps);
+  // The same, each time in nanoseconds.
+  absl::StatusOr<std::vector<int64_t>> PayerTimes(int steps);
 
   // Waits until the worker counts so many open slots; returns how long it took in milliseconds.
   absl::StatusOr<double> WaitForOpenSlots(uint32_t count);
@@ -74,5 +76,7 @@ absl::Status Demand(bool holds, const std::string& what, const std::string& expe
 // Broken connections and frames; broken requests.
 std::vector<Fault> WireFaults(FaultBench* bench, uint64_t seed);
 std::vector<Fault> RequestFaults(FaultBench* bench);
+// What a client alone cannot do to a worker.
+std::vector<Fault> WaivedFaults();
 
 }  // namespace tp2::selftest

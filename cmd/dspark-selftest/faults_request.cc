@@ -38,6 +38,32 @@ absl::StatusOr<double> WrongSeq(FaultBench* bench) {
   return std::size(cases);
 }
 
+// F13: the same STEP again, bytes and seq: the stored reply, and nothing runs.
+absl::StatusOr<double> Duplicate(FaultBench* bench) {
+  TP2_ASSIGN_OR_RETURN(FaultBench::Tenant tenant, bench->NewTenant());
+  client::Client& client = *tenant.client;
+  const StepPart part{&tenant.slot, tenant.slot.length, 1, 1};
+  const BuiltStep step = bench->twin().Build({&part, 1}, kBlockRows);
+  std::array<std::byte, contract::StepHeadBytes(1)> head;
+  EncodeStepHead(step.message, head);
+  const contract::FrameHeader header = client.NextHeader(Type::kStep);
+  const client::Outgoing outgoing{.header = header, .head = head, .rows = step.message.row_area};
+  TP2_ASSIGN_OR_RETURN(const contract::HealthReply before, bench->Health());
+  TP2_ASSIGN_OR_RETURN(const client::RawReply first, client.Call(outgoing));
+  TP2_RETURN_IF_ERROR(ExpectCode("STEP", Code::kOk, first.code()));
+  for (int i = 0; i < 10; ++i) {
+    TP2_ASSIGN_OR_RETURN(const client::RawReply again, client.Call(outgoing));
+    TP2_RETURN_IF_ERROR(Demand(again.is_cached() && again.body == first.body, "the resend",
+                               "the stored reply", "another"));
+  }
+  TP2_ASSIGN_OR_RETURN(const contract::HealthReply after, bench->Health());
+  const uint64_t executed = after.steps - before.steps;
+  TP2_RETURN_IF_ERROR(Demand(executed == 1, "executions", "1", absl::StrCat(executed)));
+  tenant.client.reset();
+  TP2_RETURN_IF_ERROR(bench->WaitForOpenSlots(1).status());
+  return static_cast<double>(executed);
+}
+
 absl::StatusOr<Code> CloseAs(client::Client* client, uint16_t slot, uint64_t generation) {
   TP2_ASSIGN_OR_RETURN(const auto answer, client->Close({.slot = slot, .generation = generation}));
   return answer.value.has_value() && answer.value->was_closed_before ? Code::kNotRun : answer.code;
@@ -259,6 +285,7 @@ absl::StatusOr<double> SpentBudgets(FaultBench* bench) {
 
 std::vector<Fault> RequestFaults(FaultBench* bench) {
   return {
+      {"F13 duplicate", "executions of one STEP sent 11 times", [=] { return Duplicate(bench); }},
       {"F14 wrong-seq", "refused", [=] { return WrongSeq(bench); }},
       {"F15 F16 foreign-generations", "accepted of 1002",
        [=] { return ForeignGenerations(bench); }},

@@ -1,7 +1,13 @@
 // Faults of connections and frames: whoever breaks off, dribbles, floods or sends nonsense loses
 // its own connection, and the paying client notices nothing.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -41,6 +47,32 @@ absl::StatusOr<double> Vanish(FaultBench* bench) {
   }
   TP2_RETURN_IF_ERROR(bench->PayerP50(kPayerSteps).status());
   return slowest_ms;
+}
+
+// F2: a client killed with a slot open: nothing of it says goodbye but its kernel.
+absl::StatusOr<double> Killed(FaultBench* bench) {
+  int ready[2];
+  TP2_RETURN_IF_ERROR(Demand(::pipe(ready) == 0, "pipe", "two ends", std::strerror(errno)));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const absl::StatusOr<FaultBench::Tenant> tenant = bench->NewTenant();
+    const char says = tenant.ok() ? 'y' : 'n';
+    (void)!::write(ready[1], &says, 1);
+    ::pause();
+    ::_exit(0);
+  }
+  TP2_RETURN_IF_ERROR(Demand(child > 0, "fork", "a child", std::strerror(errno)));
+  char says = 'n';
+  (void)!::read(ready[0], &says, 1);
+  const int64_t begin_ns = bench->NowNs();
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  for (const int end : ready) ::close(end);
+  TP2_RETURN_IF_ERROR(Demand(says == 'y', "the child's slot", "open", "none"));
+  TP2_RETURN_IF_ERROR(bench->WaitForOpenSlots(1).status());
+  const double ms = static_cast<double>(bench->NowNs() - begin_ns) / 1e6;
+  TP2_RETURN_IF_ERROR(bench->PayerP50(kPayerSteps).status());
+  return ms;
 }
 
 // F4: half a frame, then silence.
@@ -207,6 +239,7 @@ std::vector<Fault> WireFaults(FaultBench* bench, uint64_t seed) {
   return {
       {"F1 vanishes-at-every-64th", "ms until its slots are free, slowest of 65",
        [=] { return Vanish(bench); }},
+      {"F2 killed", "ms until its slot is free", [=] { return Killed(bench); }},
       {"F4 half-a-frame", "ms until closed", [=] { return HalfFrame(bench); }},
       {"F5 a-byte-every-10-ms", "p50 of others beside it / alone",
        [=] { return OneByteAtATime(bench); }},

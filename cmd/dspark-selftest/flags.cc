@@ -37,6 +37,10 @@ void AddCommon(CLI::App& app, Flags& flags, const char* rounds_text) {
       ->check(CLI::Range(1, 3'600'000))
       ->option_text("N [30000]")
       ->group("Hardware");
+  app.add_option("--spin-ms", flags.spin_ms, "poll for a reply for so long before sleeping")
+      ->check(CLI::Range(0, 3'600'000))
+      ->option_text("N [0]")
+      ->group("Hardware");
 }
 
 struct MeasureCommands {
@@ -83,9 +87,16 @@ MeasureCommands AddMeasureCommands(CLI::App& app, Flags& flags) {
   add_json(commands.load);
   commands.soak = app.add_subcommand("soak", "full rate for a long time, every round compared");
   AddCommon(*commands.soak, flags, "N [41]");
-  commands.soak->add_option("--seconds", flags.seconds, "how long")
-      ->check(CLI::Range(1, 7 * 86'400))
-      ->option_text("N [600]")
+  CLI::Option* seconds = commands.soak->add_option("--seconds", flags.seconds, "how long")
+                             ->check(CLI::Range(1, 7 * 86'400))
+                             ->option_text("N [600]")
+                             ->group("Input");
+  commands.soak
+      ->add_option_function<int>(
+          "--minutes", [&flags](int minutes) { flags.seconds = 60 * minutes; }, "how long")
+      ->check(CLI::Range(1, 7 * 1440))
+      ->excludes(seconds)
+      ->option_text("N")
       ->group("Input");
   add_json(commands.soak);
   add_pid(commands.soak);
@@ -115,7 +126,7 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
                    "  dspark-selftest contract --server 127.0.0.1:18627 --model tiny\n"
                    "  dspark-selftest rounds --model tiny --rounds 4\n"
                    "  dspark-selftest faults --model tiny --json faults.json\n"
-                   "  dspark-selftest soak --model tiny --seconds 3600 --worker-pid PID\n",
+                   "  dspark-selftest soak --model tiny --minutes 60 --worker-pid PID\n",
                    cmd::kExitCodesHelp));
   const std::optional<int> code = cmd::ParseFlags(app, argc, argv);
   const struct {

@@ -23,6 +23,7 @@ struct Flags {
   int64_t seconds = 600;       // soak
   int worker_pid = 0;
   int64_t timeout_ms = 30'000;
+  int64_t spin_ms = 0;      // how long a reply is polled for
   std::string json_path;    // empty: no file
   std::string secret_file;  // empty: the worker has none
   std::string record_dir;   // empty: no capture

@@ -18,6 +18,8 @@ struct LatencyLine {
   int rounds = 0;
   double p50_ms = 0;  // nearest rank
   double p99_ms = 0;
+  // Through the worker only, of each round what was not spent in the worker's engine; p50.
+  double beyond_engine_ms = 0;
 };
 
 // Alternates both ways, round by round, so that both meet the same machine. Ends a cell early after

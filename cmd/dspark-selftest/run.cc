@@ -156,10 +156,11 @@ absl::StatusOr<bool> RunCommand(const Flags& flags) {
   }
   const client::ClientOptions client_options{.timeout_ms = flags.timeout_ms,
                                              .secret = secret.has_value() ? &*secret : nullptr};
+  transport::FrameRule rule = client::Client::ReplyRule();
+  rule.spin_us = flags.spin_ms * 1000;
   const Connector connect = [&]() -> absl::StatusOr<std::unique_ptr<client::Client>> {
-    TP2_ASSIGN_OR_RETURN(
-        std::unique_ptr<transport::Connection> connection,
-        transport::TcpConnect(address, client::Client::ReplyRule(), flags.timeout_ms));
+    TP2_ASSIGN_OR_RETURN(std::unique_ptr<transport::Connection> connection,
+                         transport::TcpConnect(address, rule, flags.timeout_ms));
     return std::make_unique<client::Client>(std::move(connection), client_options);
   };
   TP2_ASSIGN_OR_RETURN(

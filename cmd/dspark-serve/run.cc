@@ -1,7 +1,9 @@
 #include "cmd/dspark-serve/run.h"
 
+#include <fcntl.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <memory>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "cmd/dspark-serve/card_telemetry.h"
 #include "cmd/dspark-serve/signals.h"
 #include "libcore/base/build_info.h"
 #include "libcore/base/clock.h"
@@ -91,6 +94,15 @@ class Phases {
   int64_t begin_ns_ = clock_.NowNs();
 };
 
+// A number below three that is free would be the next socket's, and what is printed its client's.
+void FillStandardStreams() {
+  int fd = 0;
+  do {
+    fd = ::open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO) ::close(fd);
+}
+
 void SetUpLog(const std::string& level) {
   auto logger = spdlog::stderr_logger_mt(kTool);
   spdlog::set_default_logger(logger);
@@ -117,6 +129,8 @@ server::ServerOptions OptionsFor(const config::WorkerConfig& config, const Acces
   options.drain_ms = config.drain_ms;
   options.frame_timeout_ms = config.frame_ms;
   options.hello_ms = config.hello_ms;
+  options.spin_ms = config.spin_ms;
+  if (config.spin_threads > 0) options.spin_threads = config.spin_threads;
   options.allowed_clients = access.allowed_clients;
   // A capture holds what clients asked, and nothing of our own.
   options.canary_ms = config.record_dir.empty() ? config.canary_ms : 0;
@@ -177,6 +191,7 @@ absl::StatusOr<std::unique_ptr<StepEngine>> LoadEngine(const config::WorkerConfi
 // Serves until the end; what it needs is loaded and checked.
 absl::StatusOr<server::ServeEnd> ServeEngine(const config::WorkerConfig& config,
                                              const Access& access, StepEngine* engine,
+                                             const telemetry::CardWatch* cards,
                                              SignalWatcher* signals,
                                              server::ServiceManager* manager, Phases* phases) {
   const SteadyClock clock;
@@ -194,11 +209,13 @@ absl::StatusOr<server::ServeEnd> ServeEngine(const config::WorkerConfig& config,
       std::unique_ptr<transport::Listener> listener,
       transport::TcpListen(access.listen, server::StepServer::RequestRule(options)));
   const std::string bound = listener->address();
-  const server::AdminPages pages(&server, {.model_dir = config.model_dir,
-                                           .backend = engine->info().backend,
-                                           .mode = engine->info().mode,
-                                           .listen = bound,
-                                           .has_secret = access.secret.has_value()});
+  const server::AdminPages pages(&server,
+                                 {.model_dir = config.model_dir,
+                                  .backend = engine->info().backend,
+                                  .mode = engine->info().mode,
+                                  .listen = bound,
+                                  .has_secret = access.secret.has_value()},
+                                 cards);
   std::unique_ptr<server::AdminHttp> admin;
   if (access.admin.has_value()) {
     TP2_ASSIGN_OR_RETURN(
@@ -229,6 +246,7 @@ absl::StatusOr<server::ServeEnd> ServeEngine(const config::WorkerConfig& config,
 absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
   Phases phases;
   SetUpLog(config.log_level);
+  CardTelemetry telemetry(config);  // forks: before the first thread
   SignalWatcher signals;
   const SteadyClock clock;
   server::ServiceManager manager(config::ReadServiceEnvironment(), &clock);
@@ -238,6 +256,13 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
   TP2_RETURN_IF_ERROR(
       phases.Done("config", absl::StrFormat("dspark-serve %s (%s)", build.version, build.git_id)));
   TP2_ASSIGN_OR_RETURN(std::unique_ptr<StepEngine> engine, LoadEngine(config, &phases));
+  absl::StatusOr<std::unique_ptr<telemetry::CardWatch>> cards = telemetry.Watch(engine->info());
+  if (!cards.ok()) {
+    spdlog::warn("no telemetry: {}", std::string(cards.status().message()));
+    cards = nullptr;
+  } else if (*cards != nullptr) {
+    TP2_RETURN_IF_ERROR(phases.Done("cards", Describe((*cards)->Now())));
+  }
   RecordingEngine* recorder = nullptr;
   if (!config.record_dir.empty()) {
     TP2_ASSIGN_OR_RETURN(std::unique_ptr<RecordingEngine> recording,
@@ -246,8 +271,9 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
     engine = std::move(recording);
   }
   start_up.reset();
-  TP2_ASSIGN_OR_RETURN(const server::ServeEnd end,
-                       ServeEngine(config, access, engine.get(), &signals, &manager, &phases));
+  TP2_ASSIGN_OR_RETURN(
+      const server::ServeEnd end,
+      ServeEngine(config, access, engine.get(), cards->get(), &signals, &manager, &phases));
   if (recorder != nullptr) EndRecording(*recorder, config.record_dir);
   return end;
 }
@@ -255,6 +281,7 @@ absl::StatusOr<server::ServeEnd> Serve(const config::WorkerConfig& config) {
 }  // namespace
 
 int Run(const Flags& flags) {
+  FillStandardStreams();
   const absl::StatusOr<config::Settings> settings = ReadSettings(flags);
   if (!settings.ok()) return ReportStatus(kTool, settings.status());
   if (flags.only_prints_config) return ReportStatus(kTool, PrintResult(settings->Describe()));

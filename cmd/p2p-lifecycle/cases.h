@@ -28,6 +28,7 @@ struct CaseOptions {
   int64_t max_words = 163840;
   uint64_t seed = 1;
   int timeout_ms = 2000;  // DSPARK_TP_TIMEOUT_MS
+  std::string model_dir;  // of the case with a drafter; empty: it is waived
 };
 
 struct CaseInfo {

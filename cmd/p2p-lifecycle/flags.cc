@@ -20,6 +20,10 @@ void AddSelection(CLI::App& app, Flags& flags) {
          "--allocator-import", [&flags] { flags.cases.push_back("allocator-import"); },
          "only the expandable-segments reproduction")
       ->group("Cases");
+  app.add_option("--with-model", flags.options.model_dir,
+                 "adds the case with a drafter, over this checkpoint")
+      ->option_text("DIR")
+      ->group("Cases");
   app.add_flag("--isolate", flags.is_isolated, "a fresh process for each case (always so)")
       ->group("Cases");
   app.add_flag("--list", flags.is_list, "names and claims; runs nothing")->group("Cases");
@@ -50,7 +54,7 @@ void AddHardware(CLI::App& app, CaseOptions& options) {
 std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
   CLI::App app;
   CaseOptions& options = flags.options;
-  cmd::SetUpApp(app, "p2p-lifecycle", "qualify peer state, capture and teardown, without a model");
+  cmd::SetUpApp(app, "p2p-lifecycle", "qualify peer state, capture and teardown");
   AddSelection(app, flags);
   AddHardware(app, options);
   app.add_option("--cycles", options.cycles, "of the lifecycle case")
@@ -79,6 +83,7 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
       absl::StrCat("Examples:\n"
                    "  p2p-lifecycle --full --cycles 5 --json pair.json\n"
                    "  p2p-lifecycle --single-card --case faults\n"
+                   "  p2p-lifecycle --with-model DIR --case model --cycles 5\n"
                    "  p2p-lifecycle probe --json probes.json\n",
                    cmd::kExitCodesHelp));
   // An environment variable is the default of its flag.

@@ -42,7 +42,8 @@ absl::StatusOr<std::vector<const CaseInfo*>> Choose(const Flags& flags) {
   }
   if (!chosen.empty()) return chosen;
   for (const CaseInfo& info : AllCases()) {
-    if (flags.is_full || info.is_quick) chosen.push_back(&info);
+    const bool is_wanted = !flags.options.model_dir.empty() && info.name == std::string("model");
+    if (flags.is_full || info.is_quick || is_wanted) chosen.push_back(&info);
   }
   return chosen;
 }
@@ -65,6 +66,9 @@ std::vector<std::string> ChildArguments(const CaseInfo& info, const CaseOptions&
                                         absl::StrCat(options.timeout_ms)};
   if (options.is_single_card) arguments.push_back("--single-card");
   if (options.is_swapped) arguments.push_back("--swapped");
+  if (!options.model_dir.empty()) {
+    arguments.insert(arguments.end(), {"--with-model", options.model_dir});
+  }
   if (!options.gpus.empty()) {
     std::string list;
     for (const std::string& gpu : options.gpus) {

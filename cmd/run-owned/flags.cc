@@ -1,11 +1,10 @@
 #include "cmd/run-owned/flags.h"
 
 #include <algorithm>
-#include <deque>
 #include <string_view>
 
-#include "absl/strings/str_cat.h"
 #include "cmd/common/flags.h"
+#include "cmd/common/setting_flags.h"
 #include "cmd/run-owned/verdict.h"
 #include "libcore/report/exit_code.h"
 
@@ -26,39 +25,7 @@ constexpr char kFooter[] =
     "125 run-owned refused or failed, 126/127 the command cannot run, 128+n ended by signal n.\n"
     "The verdict in the summary tells them apart from the command's own numbers.";
 
-struct OptionTexts {
-  std::deque<std::string> texts;
-  std::deque<bool> switches;
-  std::vector<CLI::Option*> options;
-};
-
-const char* ValueText(const config::SettingSpec& spec) {
-  switch (spec.kind) {
-    case config::SettingKind::kInteger:
-      return "N";
-    case config::SettingKind::kChoice:
-      return spec.choices;
-    default:
-      return "TEXT";
-  }
-}
-
-void AddOptions(CLI::App& app, OptionTexts& given, Flags& flags) {
-  for (const config::SettingSpec& spec : OptionSpecs()) {
-    const std::string name = absl::StrCat("--", spec.name);
-    std::string& text = given.texts.emplace_back();
-    bool& is_set = given.switches.emplace_back(false);
-    CLI::Option* option = nullptr;
-    if (spec.kind == config::SettingKind::kBoolean) {
-      option = app.add_flag(name, is_set, spec.help);
-    } else {
-      const std::string fallback =
-          *spec.default_text == '\0' ? "" : absl::StrCat(" [", spec.default_text, "]");
-      option = app.add_option(name, text, spec.help)
-                   ->option_text(absl::StrCat(ValueText(spec), fallback));
-    }
-    given.options.push_back(option->group(spec.group));
-  }
+void AddSwitches(CLI::App& app, Flags& flags) {
   app.add_flag("-n,--dry-run", flags.is_dry_run, "check everything, take and start nothing")
       ->group("Output");
   app.add_flag("--print-config", flags.only_prints_config, "each value and where it came from")
@@ -78,25 +45,16 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
   cmd::SetUpApp(app, "run-owned", "run a command on borrowed cards and leave nothing behind");
   app.require_subcommand(1);
   app.footer(kFooter);
-  OptionTexts solo_given;
-  OptionTexts pair_given;
   CLI::App* solo = app.add_subcommand("solo", "one card: run-owned solo [options] -- COMMAND");
   CLI::App* pair = app.add_subcommand("pair", "two cards: run-owned pair [options] -- COMMAND");
-  AddOptions(*solo, solo_given, flags);
-  AddOptions(*pair, pair_given, flags);
+  const cmd::SettingFlags solo_given(*solo, OptionSpecs(Mode::kSolo), cmd::BooleanForm::kSwitch);
+  const cmd::SettingFlags pair_given(*pair, OptionSpecs(Mode::kPair), cmd::BooleanForm::kSwitch);
+  AddSwitches(*solo, flags);
+  AddSwitches(*pair, flags);
   std::optional<int> code = cmd::ParseFlags(app, static_cast<int>(split - argv), argv);
   if (code == kExitUsage) code = kExitOwnFailure;
   flags.mode = pair->parsed() ? Mode::kPair : Mode::kSolo;
-  const OptionTexts& given = pair->parsed() ? pair_given : solo_given;
-  for (size_t i = 0; i < given.options.size(); ++i) {
-    if (given.options[i]->count() == 0) continue;
-    const config::SettingSpec& spec = OptionSpecs()[i];
-    flags.given.push_back(
-        {.name = spec.name,
-         .text = spec.kind == config::SettingKind::kBoolean ? "true" : given.texts[i],
-         .origin = config::Origin::kFlag,
-         .where = absl::StrCat("--", spec.name)});
-  }
+  flags.given = pair->parsed() ? pair_given.Given() : solo_given.Given();
   return code;
 }
 

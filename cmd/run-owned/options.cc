@@ -15,12 +15,12 @@ constexpr int64_t kLongestCapMs = 14 * 60 * 1000;
 
 constexpr config::SettingSpec kSpecs[] = {
     {.name = "gpus",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kList,
      .default_text = "",
      .group = "Hardware",
      .help = "UUIDs in rank order, or 8+ digits"},
     {.name = "expect-pci",
-     .kind = SettingKind::kText,
+     .kind = SettingKind::kList,
      .default_text = "",
      .group = "Hardware",
      .help = "refuse other PCI addresses"},
@@ -40,7 +40,7 @@ constexpr config::SettingSpec kSpecs[] = {
      .kind = SettingKind::kText,
      .default_text = "",
      .group = "Permission",
-     .help = "file; pair: PAIR_OK unless given"},
+     .help = "file that names us; a pair needs one"},
     {.name = "permit-name",
      .kind = SettingKind::kText,
      .default_text = "RX-TP2SAFE",
@@ -155,7 +155,7 @@ absl::Status Usage(const std::string& what, const std::string& expected, const s
                    {.what = what, .expected = expected, .got = got, .where = "", .next = next});
 }
 
-absl::Status Check(const Options& options, bool is_complete) {
+absl::Status Check(const Options& options) {
   const size_t card_count = options.mode == Mode::kPair ? 2 : 1;
   if (options.gpus.size() != card_count) {
     return Usage("gpus",
@@ -168,6 +168,9 @@ absl::Status Check(const Options& options, bool is_complete) {
   if (!options.expected_pci.empty() && options.expected_pci.size() != card_count) {
     return Usage("expect-pci", absl::StrCat(card_count, " addresses"),
                  absl::StrCat(options.expected_pci.size()));
+  }
+  if (options.mode == Mode::kPair && options.permit_path.empty()) {
+    return Usage("permit", "a file, for a pair", "none");
   }
   if (options.cap_ms <= options.grace_ms + options.kill_margin_ms) {
     return Usage("cap-ms", "more than grace-ms and kill-margin-ms together",
@@ -188,7 +191,6 @@ absl::Status Check(const Options& options, bool is_complete) {
       }
     }
   }
-  if (!is_complete) return absl::OkStatus();
   if (options.command.empty()) return Usage("command", "-- COMMAND ARGS...", "none");
   if (options.log_path.empty()) return Usage("log", "--log FILE", "none");
   return absl::OkStatus();
@@ -196,12 +198,22 @@ absl::Status Check(const Options& options, bool is_complete) {
 
 }  // namespace
 
-std::span<const config::SettingSpec> OptionSpecs() { return kSpecs; }
+std::span<const config::SettingSpec> OptionSpecs(Mode mode) {
+  static const std::vector<config::SettingSpec> pair_specs = [] {
+    std::vector<config::SettingSpec> specs(std::begin(kSpecs), std::end(kSpecs));
+    for (config::SettingSpec& spec : specs) {
+      if (std::string_view(spec.name) == "permit") spec.default_text = "PAIR_OK";
+    }
+    return specs;
+  }();
+  if (mode == Mode::kPair) return pair_specs;
+  return kSpecs;
+}
 
 const char* ModeName(Mode mode) { return mode == Mode::kPair ? "pair" : "solo"; }
 
 absl::StatusOr<Options> ToOptions(const config::Settings& settings, Mode mode,
-                                  std::vector<std::string> command, bool is_complete) {
+                                  std::vector<std::string> command) {
   Options options{.mode = mode,
                   .gpus = settings.List("gpus"),
                   .expected_pci = settings.List("expect-pci"),
@@ -227,11 +239,10 @@ absl::StatusOr<Options> ToOptions(const config::Settings& settings, Mode mode,
                   .wants_cgroup = settings.Text("cgroup") == "auto",
                   .progress = settings.Text("progress"),
                   .command = std::move(command)};
-  if (options.permit_path.empty() && mode == Mode::kPair) options.permit_path = "PAIR_OK";
   if (options.telemetry_path.empty())
     options.telemetry_path = options.log_path + ".telemetry.jsonl";
   if (options.summary_path.empty()) options.summary_path = options.log_path + ".summary.json";
-  const absl::Status status = Check(options, is_complete);
+  const absl::Status status = Check(options);
   if (!status.ok()) return status;
   return options;
 }

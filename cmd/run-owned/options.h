@@ -41,11 +41,12 @@ struct Options {
   std::vector<std::string> command;
 };
 
-std::span<const config::SettingSpec> OptionSpecs();
+// The modes differ in the default of `permit`: a pair has one.
+std::span<const config::SettingSpec> OptionSpecs(Mode mode);
 
-// `is_complete` also asks for what only a run needs: a command and a log. Errors: kInvalidArgument.
+// Cross-field rules included. Errors: kInvalidArgument.
 absl::StatusOr<Options> ToOptions(const config::Settings& settings, Mode mode,
-                                  std::vector<std::string> command, bool is_complete);
+                                  std::vector<std::string> command);
 
 const char* ModeName(Mode mode);
 

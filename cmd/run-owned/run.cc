@@ -258,14 +258,13 @@ int Run(const Flags& flags) {
   EnsureStandardStreams();
   ::signal(SIGPIPE, SIG_IGN);
   const absl::StatusOr<config::Settings> settings =
-      config::Settings::Merge(OptionSpecs(), flags.given);
+      config::Settings::Merge(OptionSpecs(flags.mode), flags.given);
   if (!settings.ok()) return Refuse(kExitOwnFailure, settings.status());
   if (flags.only_prints_config) {
     const absl::Status printed = PrintResult(settings->Describe());
     return printed.ok() ? 0 : Refuse(kExitOwnFailure, printed);
   }
-  const absl::StatusOr<Options> options =
-      ToOptions(*settings, flags.mode, flags.command, /*is_complete=*/true);
+  const absl::StatusOr<Options> options = ToOptions(*settings, flags.mode, flags.command);
   if (!options.ok()) return Refuse(kExitOwnFailure, options.status());
   return RunWith(*options, flags.is_dry_run);
 }

@@ -14,6 +14,7 @@
 #include "libcore/base/file.h"
 #include "libcore/base/json.h"
 #include "libcore/base/status_macros.h"
+#include "libcore/bench/conditions.h"
 #include "libcore/collectives/cuda/chain_timing.h"
 #include "libcore/device/select.h"
 #include "libcore/report/output.h"
@@ -134,18 +135,19 @@ class Report {
     wrong_ += series.wrong;
   }
 
-  absl::Status Print(const CudaPair& pair, const std::string& nccl_version) {
+  absl::Status Print(const CudaPair& pair, const std::string& nccl_version,
+                     Conditions& conditions) {
     const BuildInfo build = GetBuildInfo();
     std::string header =
         absl::StrCat("# tp2-bench collectives  ", build.version, " (", build.git_id, ")\n");
-    Json cards = Json::array();
     for (int rank = 0; rank < 2; ++rank) {
       const device::DeviceInfo& card = pair.card(rank);
       absl::StrAppend(&header, "# rank ", rank, "   ", card.uuid, "  ", card.name, "  sm_",
                       card.capability, "\n");
-      cards.push_back({{"uuid", card.uuid}, {"name", card.name}, {"sm", card.capability}});
     }
-    absl::StrAppend(&header, "# nccl     ", nccl_version.empty() ? "none" : nccl_version, "\n",
+    absl::StrAppend(&header, "# state    ", conditions.Line(), "\n# nccl     ",
+                    nccl_version.empty() ? "none" : nccl_version,
+                    flags_.nccl_protocol.empty() ? "" : ", protocol ", flags_.nccl_protocol, "\n",
                     "# time     (t100 - t20) / 80 of dependent chains in a graph, p50 of ",
                     flags_.replays, " replays each; p50 .. max are t100 / 100, slower rank\n");
     const std::string footer =
@@ -154,13 +156,16 @@ class Report {
       TP2_RETURN_IF_ERROR(PrintResult(absl::StrCat(header, "#\n", table_.Render(), footer)));
     }
     if (!flags_.json_path.empty()) {
-      const Json document = {{"schema", "tp2-collectives/1"},
-                             {"tool", {{"version", build.version}, {"git", build.git_id}}},
-                             {"cards", cards},
-                             {"nccl", nccl_version.empty() ? Json(nullptr) : Json(nccl_version)},
-                             {"replays", flags_.replays},
-                             {"chain", {kShort, kLong}},
-                             {"cells", cells_}};
+      const Json document = {
+          {"schema", "tp2-collectives/2"},
+          {"tool", {{"version", build.version}, {"git", build.git_id}}},
+          {"conditions", conditions.Finish()},
+          {"nccl", nccl_version.empty() ? Json(nullptr) : Json(nccl_version)},
+          {"nccl_protocol",
+           flags_.nccl_protocol.empty() ? Json(nullptr) : Json(flags_.nccl_protocol)},
+          {"replays", flags_.replays},
+          {"chain", {kShort, kLong}},
+          {"cells", cells_}};
       const std::string text = document.dump(1) + "\n";
       TP2_RETURN_IF_ERROR(
           flags_.json_path == "-"
@@ -334,10 +339,18 @@ std::vector<ProtocolKind> Protocols(const CollectivesFlags& flags) {
 
 absl::Status PrintCollectives(const CollectivesFlags& flags) {
   TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> cards, ChooseCards(flags));
+  std::vector<std::string> uuids;
+  for (const device::DeviceInfo& card : cards) uuids.push_back(card.uuid);
+  TP2_ASSIGN_OR_RETURN(std::vector<CardFacts> facts,
+                       SelectCards(uuids, static_cast<int>(uuids.size())));
+  Conditions conditions(std::move(facts), flags.nvml_library.empty()
+                                              ? telemetry::kDefaultNvmlLibrary
+                                              : flags.nvml_library);
   std::optional<coll::NcclTeam> nccl;
   if (!flags.nccl.empty() && !flags.is_single_card) {
     TP2_ASSIGN_OR_RETURN(coll::NcclTeam team,
-                         coll::NcclTeam::Create({cards[0].ordinal, cards[1].ordinal}, flags.nccl));
+                         coll::NcclTeam::Create({cards[0].ordinal, cards[1].ordinal}, flags.nccl,
+                                                flags.nccl_protocol));
     nccl.emplace(std::move(team));
   }
   Report report(flags);
@@ -358,7 +371,8 @@ absl::Status PrintCollectives(const CollectivesFlags& flags) {
       }
     }
   }
-  return report.Print(*contenders.front().pair, nccl.has_value() ? nccl->version() : "");
+  return report.Print(*contenders.front().pair, nccl.has_value() ? nccl->version() : "",
+                      conditions);
 }
 
 }  // namespace tp2::bench

@@ -220,12 +220,19 @@ void AddCollectives(CLI::App& app, Flags& flags) {
       ->group("Hardware");
   sub->add_flag("--single-card", own.is_single_card, "both ranks on one card: no link is timed")
       ->group("Hardware");
+  sub->add_option("--nvml", own.nvml_library, "the driver's library for clocks and power")
+      ->option_text("FILE")
+      ->group("Hardware");
   sub->add_option("--protocol", own.protocol, "line, ack or both")
       ->check(CLI::IsMember({"line", "ack", "both"}))
       ->option_text("NAME [both]")
       ->group("Measurement");
   sub->add_option("--nccl", own.nccl, "library to compare with; empty: none")
       ->option_text("FILE [libnccl.so.2]")
+      ->group("Measurement");
+  sub->add_option("--nccl-protocol", own.nccl_protocol, "its own choice without it")
+      ->check(CLI::IsMember({"LL", "LL128", "Simple"}))
+      ->option_text("NAME")
       ->group("Measurement");
   sub->add_option("--replays", own.replays, "of each chain")
       ->check(CLI::Range(2, 1000000))

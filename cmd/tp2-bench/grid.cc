@@ -86,9 +86,7 @@ std::vector<Cell> CellsOf(const Flags& flags) {
 
 absl::Status RunCells(const Flags& flags, const std::string& mode, const Table& table,
                       Session& session, bool is_first) {
-  TP2_ASSIGN_OR_RETURN(const std::unique_ptr<StepEngine> engine,
-                       MakeEngine(session.OptionsOf(mode)));
-  session.AddGraphs(*engine);
+  TP2_ASSIGN_OR_RETURN(const std::unique_ptr<StepEngine> engine, session.MakeEngine(mode));
   if (is_first) {
     TP2_RETURN_IF_ERROR(session.PrintHeader(*engine));
     TP2_RETURN_IF_ERROR(session.Print(table.HeaderText()));

@@ -78,9 +78,7 @@ absl::Status MeasureRows(const Flags& flags, const std::string& mode, int rows, 
 absl::StatusOr<int> RunInserts(const Flags& flags) {
   TP2_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Start(flags));
   for (const std::string& mode : flags.modes) {
-    TP2_ASSIGN_OR_RETURN(const std::unique_ptr<StepEngine> engine,
-                         MakeEngine(session->OptionsOf(mode)));
-    session->AddGraphs(*engine);
+    TP2_ASSIGN_OR_RETURN(const std::unique_ptr<StepEngine> engine, session->MakeEngine(mode));
     if (mode == flags.modes.front()) {
       TP2_RETURN_IF_ERROR(session->PrintHeader(*engine));
       TP2_RETURN_IF_ERROR(session->Print(InsertTable().HeaderText()));

@@ -50,7 +50,7 @@ std::string JsonText(const Flags& flags, const DrafterConfig& config, const Memo
   Json document = NewResult(flags.command_name, flags.argv);
   document["complete"] = true;
   document["model"] = {{"arch", ArchName(config.arch)}};
-  document["conditions"] = Conditions(std::nullopt, "").Finish();
+  document["conditions"] = Conditions({}, "").Finish();
   document["memory"] = {{"widths", flags.is_config_only ? "mission" : "checkpoint"},
                         {"max_positions", flags.max_positions},
                         {"cached_rows", flags.cached_rows},

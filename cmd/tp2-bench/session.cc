@@ -1,6 +1,8 @@
 #include "cmd/tp2-bench/session.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -39,16 +41,18 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(const Flags& flags) {
                          AtomicFileWriter::Create(flags.json_path, IfExists::kRefuse));
   }
   TP2_ASSIGN_OR_RETURN(session->backend_, ResolveBackend(session->OptionsOf(flags.modes.front())));
+  std::vector<CardFacts> cards;
   if (session->backend_ == "cuda") {
-    TP2_ASSIGN_OR_RETURN(
-        session->probe_,
-        MakeCudaProbe(flags.device_uuids.empty() ? "" : flags.device_uuids.front()));
+    const bool has_pair =
+        std::find(flags.modes.begin(), flags.modes.end(), "pair") != flags.modes.end();
+    TP2_ASSIGN_OR_RETURN(cards, SelectCards(flags.device_uuids, has_pair ? 2 : 1));
+    TP2_ASSIGN_OR_RETURN(session->probe_, MakeCudaProbe(cards.front().uuid));
   } else {
     session->probe_ = MakeHostProbe();
   }
   const std::string nvml =
       flags.nvml_library.empty() ? telemetry::kDefaultNvmlLibrary : flags.nvml_library;
-  session->conditions_ = std::make_unique<Conditions>(session->probe_->card(), nvml);
+  session->conditions_ = std::make_unique<Conditions>(std::move(cards), nvml);
   TP2_ASSIGN_OR_RETURN(session->copy_gb_per_s_, session->probe_->CopyGbPerS());
   session->result_ = NewResult(flags.command_name, flags.argv);
   session->result_["backend"] = session->backend_;
@@ -123,6 +127,22 @@ void Session::AddGraphs(const StepEngine& engine) {
                       {"events", size.events},
                       {"nodes", size.total()}});
   }
+}
+
+absl::StatusOr<std::unique_ptr<StepEngine>> Session::MakeEngine(const std::string& mode) {
+  const std::vector<uint64_t> before = conditions_->MemoryUsedBytes();
+  TP2_ASSIGN_OR_RETURN(std::unique_ptr<StepEngine> engine, tp2::MakeEngine(OptionsOf(mode)));
+  AddGraphs(*engine);
+  const std::vector<uint64_t> after = conditions_->MemoryUsedBytes();
+  Json& memory = result_["memory_used"];
+  if (memory.is_null()) memory = Json::array();
+  for (size_t rank = 0; rank < after.size() && rank < before.size(); ++rank) {
+    memory.push_back({{"mode", mode},
+                      {"rank", rank},
+                      {"before_bytes", before[rank]},
+                      {"with_engine_bytes", after[rank]}});
+  }
+  return engine;
 }
 
 std::string Session::AddCell(Json cell, const std::vector<int64_t>& primary_ns) {

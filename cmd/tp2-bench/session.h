@@ -31,8 +31,9 @@ class Session {
 
   // The header: tool, card, conditions. Nothing when JSON goes to stdout.
   absl::Status PrintHeader(const StepEngine& engine);
-  // The nodes of each of the engine's graph keys, into the result.
-  void AddGraphs(const StepEngine& engine);
+  // The engine of a mode; the nodes of its graph keys and the memory that every card has in use
+  // before and with it go into the result.
+  absl::StatusOr<std::unique_ptr<StepEngine>> MakeEngine(const std::string& mode);
   absl::Status Print(const std::string& text) const;
 
   // Judges the cell by its primary series and adds what was read from the card right after it.
@@ -46,6 +47,7 @@ class Session {
   absl::StatusOr<int> Finish();
 
  private:
+  void AddGraphs(const StepEngine& engine);
   explicit Session(const Flags& flags) : flags_(flags) {}
 
   const Flags& flags_;

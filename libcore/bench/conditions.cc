@@ -5,10 +5,13 @@
 
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "libcore/base/status_macros.h"
 #include "libcore/telemetry/sampler.h"
+#include "libcore/telemetry/totals.h"
 
 namespace tp2::bench {
 namespace {
@@ -44,32 +47,55 @@ std::string ClockReasonNames(uint64_t reasons) {
   return names.empty() ? "none" : names;
 }
 
-Conditions::Conditions(const std::optional<CardFacts>& card, const std::string& nvml_library)
-    : card_(card), started_utc_(telemetry::UtcNow()), load_start_(LoadPerMinute()) {
-  if (!card.has_value()) return;
+Conditions::Conditions(std::vector<CardFacts> cards, const std::string& nvml_library)
+    : cards_(std::move(cards)), started_utc_(telemetry::UtcNow()), load_start_(LoadPerMinute()) {
+  if (cards_.empty()) return;
   absl::StatusOr<std::unique_ptr<telemetry::Nvml>> nvml = telemetry::Nvml::Open(nvml_library);
   absl::Status status = nvml.status();
   if (nvml.ok()) {
     nvml_ = *std::move(nvml);
     const auto present = nvml_->Cards();
     status = present.status();
-    if (present.ok()) {
-      const std::string wanted[] = {card->uuid};
-      const auto found = telemetry::MatchCards(wanted, *present);
-      status = found.status();
-      if (found.ok()) nvml_card_ = found->front();
-    }
+    if (present.ok()) status = FindCards(*present);
   }
   if (!status.ok()) nvml_error_ = std::string(status.message());
-  if (nvml_card_.has_value()) start_ = telemetry::Sampler(nvml_.get(), {{*nvml_card_}}).Read();
+  if (!nvml_cards_.empty()) start_ = ReadAll();
+}
+
+// One by one: two ranks may share a card, which the matching of a whole list refuses.
+absl::Status Conditions::FindCards(const std::vector<telemetry::CardInfo>& present) {
+  std::vector<telemetry::CardInfo> found;
+  for (const CardFacts& card : cards_) {
+    const std::string wanted[] = {card.uuid};
+    TP2_ASSIGN_OR_RETURN(const std::vector<telemetry::CardInfo> match,
+                         telemetry::MatchCards(wanted, present));
+    found.push_back(match.front());
+  }
+  nvml_cards_ = std::move(found);
+  return absl::OkStatus();
+}
+
+telemetry::Sample Conditions::ReadAll() const {
+  return telemetry::Sampler(nvml_.get(), nvml_cards_).Read();
 }
 
 std::optional<telemetry::CardSample> Conditions::Read() const {
-  if (!nvml_card_.has_value()) return std::nullopt;
-  return telemetry::Sampler(nvml_.get(), {{*nvml_card_}}).Read().cards.front();
+  if (nvml_cards_.empty()) return std::nullopt;
+  return ReadAll().cards.front();
+}
+
+std::vector<uint64_t> Conditions::MemoryUsedBytes() const {
+  std::vector<uint64_t> used;
+  if (nvml_cards_.empty()) return used;
+  for (const telemetry::CardSample& card : ReadAll().cards) {
+    used.push_back(card.memory_used_bytes.value_or(0));
+  }
+  return used;
 }
 
 Json Conditions::Finish() {
+  Json cards = Json::array();
+  for (const CardFacts& card : cards_) cards.push_back(ToJson(card));
   Json json = {{"host",
                 {{"kernel", KernelRelease()},
                  {"cpu", CpuModel()},
@@ -78,30 +104,42 @@ Json Conditions::Finish() {
                  {"load_1min_end", LoadPerMinute()}}},
                {"started_utc", started_utc_},
                {"ended_utc", telemetry::UtcNow()},
-               {"card", card_.has_value() ? ToJson(*card_) : Json(nullptr)},
+               {"card", cards.empty() ? Json(nullptr) : cards.front()},
+               {"cards", cards},
                {"nvml", nullptr},
                {"nvml_error", nvml_error_.empty() ? Json(nullptr) : Json(nvml_error_)}};
-  if (nvml_card_.has_value()) {
-    const telemetry::Sample end = telemetry::Sampler(nvml_.get(), {{*nvml_card_}}).Read();
-    json["nvml"] = {{"driver", nvml_->DriverVersion()},
-                    {"start", telemetry::ToJson(*start_)},
-                    {"end", telemetry::ToJson(end)}};
+  if (nvml_cards_.empty()) return json;
+  const telemetry::Sample end = ReadAll();
+  telemetry::RunTotals totals;
+  totals.Add(*start_);
+  totals.Add(end);
+  Json link_errors = Json::array();
+  for (const telemetry::CardTotals& card : totals.cards()) {
+    const std::optional<uint64_t> errors = card.LinkErrors();
+    link_errors.push_back(errors.has_value() ? Json(*errors) : Json(nullptr));
   }
+  json["nvml"] = {{"driver", nvml_->DriverVersion()},
+                  {"start", telemetry::ToJson(*start_)},
+                  {"end", telemetry::ToJson(end)},
+                  {"link_errors", link_errors}};
   return json;
 }
 
 std::string Conditions::Line() const {
-  const std::string load = absl::StrFormat("load %.2f", LoadPerMinute());
-  const std::optional<telemetry::CardSample> now = Read();
-  if (!now.has_value()) return nvml_error_.empty() ? load : absl::StrCat(load, "; ", nvml_error_);
+  std::string line = absl::StrFormat("load %.2f", LoadPerMinute());
+  if (!nvml_error_.empty()) absl::StrAppend(&line, "; ", nvml_error_);
+  if (nvml_cards_.empty()) return line;
   const auto number = [](const std::optional<uint64_t>& value, uint64_t divisor) {
     return value.has_value() ? absl::StrCat(*value / divisor) : std::string("?");
   };
-  return absl::StrCat(load, "; ", number(now->temperature_c, 1), " C, ",
-                      number(now->power_mw, 1000), " W of ", number(now->power_limit_mw, 1000),
-                      " W, SM ", number(now->sm_clock_mhz, 1), " MHz, memory ",
-                      number(now->memory_clock_mhz, 1), " MHz, reasons ",
-                      now->clock_reasons.has_value() ? ClockReasonNames(*now->clock_reasons) : "?");
+  for (const telemetry::CardSample& now : ReadAll().cards) {
+    absl::StrAppend(&line, "; ", number(now.temperature_c, 1), " C, ", number(now.power_mw, 1000),
+                    " W of ", number(now.power_limit_mw, 1000), " W, SM ",
+                    number(now.sm_clock_mhz, 1), " MHz, memory ", number(now.memory_clock_mhz, 1),
+                    " MHz, reasons ",
+                    now.clock_reasons.has_value() ? ClockReasonNames(*now.clock_reasons) : "?");
+  }
+  return line;
 }
 
 Json ToJson(const CardFacts& card) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "libcore/base/json.h"
 #include "libcore/bench/device_probe.h"
 #include "libcore/telemetry/nvml.h"
@@ -26,23 +27,31 @@ std::string ClockReasonNames(uint64_t reasons);
 // Thread-compatible. Reads NVML in this process, between measurements only.
 class Conditions {
  public:
-  // Takes the first reading. `card`: nothing for the CPU. `nvml_library` is opened for a card only.
-  Conditions(const std::optional<CardFacts>& card, const std::string& nvml_library);
+  // Takes the first reading. `cards` by rank; none for the CPU. `nvml_library` is opened for cards
+  // only.
+  Conditions(std::vector<CardFacts> cards, const std::string& nvml_library);
 
-  // Now; nothing without a card or without NVML.
+  // Rank 0's card now; nothing without a card or without NVML.
   std::optional<telemetry::CardSample> Read() const;
+  // What every rank's card has in use now, by whomever; empty without cards or without NVML.
+  std::vector<uint64_t> MemoryUsedBytes() const;
 
-  // Takes the last reading and gives everything: {"host": {...}, "card": {...} or null, "nvml":
-  // {"driver", "start", "end"} or null, "nvml_error"}.
+  // Takes the last reading and gives everything: {"host": {...}, "card": rank 0's {...} or null,
+  // "cards": [...], "nvml": {"driver", "start", "end", "link_errors": counted since the first
+  // reading, by rank} or null, "nvml_error"}.
   Json Finish();
 
-  // One header line for people: "36 C, 80 W of 700 W, SM 345 MHz, memory 3201 MHz, reasons idle".
+  // One header line for people: "36 C, 80 W of 700 W, SM 345 MHz, memory 3201 MHz, reasons idle",
+  // for every card.
   std::string Line() const;
 
  private:
-  std::optional<CardFacts> card_;
+  absl::Status FindCards(const std::vector<telemetry::CardInfo>& present);
+  telemetry::Sample ReadAll() const;
+
+  std::vector<CardFacts> cards_;
   std::unique_ptr<telemetry::Nvml> nvml_;
-  std::optional<telemetry::CardInfo> nvml_card_;
+  std::vector<telemetry::CardInfo> nvml_cards_;  // by rank; none without NVML
   std::string nvml_error_;
   std::string started_utc_;
   double load_start_ = 0;

@@ -44,6 +44,10 @@ std::unique_ptr<DeviceProbe> MakeHostProbe();
 // The card that SelectDevice finds. Errors: kUnavailable, also in a build without CUDA.
 absl::StatusOr<std::unique_ptr<DeviceProbe>> MakeCudaProbe(const std::string& device_uuid);
 
+// The cards that SelectDevices finds, by rank. Errors: as MakeCudaProbe.
+absl::StatusOr<std::vector<CardFacts>> SelectCards(const std::vector<std::string>& device_uuids,
+                                                   int count);
+
 // All cards that a CUDA build sees. Errors: as MakeCudaProbe.
 absl::StatusOr<std::vector<CardFacts>> ListCards();
 

@@ -33,6 +33,15 @@ absl::StatusOr<CardFacts> FactsOf(const device::DeviceInfo& info) {
   return facts;
 }
 
+absl::StatusOr<std::vector<CardFacts>> FactsOf(const std::vector<device::DeviceInfo>& devices) {
+  std::vector<CardFacts> cards;
+  for (const device::DeviceInfo& device : devices) {
+    TP2_ASSIGN_OR_RETURN(CardFacts facts, FactsOf(device));
+    cards.push_back(std::move(facts));
+  }
+  return cards;
+}
+
 // Two timing events.
 class Stopwatch {
  public:
@@ -116,14 +125,16 @@ absl::StatusOr<std::unique_ptr<DeviceProbe>> MakeCudaProbe(const std::string& de
   return probe;
 }
 
+absl::StatusOr<std::vector<CardFacts>> SelectCards(const std::vector<std::string>& device_uuids,
+                                                   int count) {
+  TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> devices,
+                       device::SelectDevices(device_uuids, count));
+  return FactsOf(devices);
+}
+
 absl::StatusOr<std::vector<CardFacts>> ListCards() {
   TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> devices, device::ListDevices());
-  std::vector<CardFacts> cards;
-  for (const device::DeviceInfo& device : devices) {
-    TP2_ASSIGN_OR_RETURN(CardFacts facts, FactsOf(device));
-    cards.push_back(std::move(facts));
-  }
-  return cards;
+  return FactsOf(devices);
 }
 
 }  // namespace tp2::bench

@@ -8,6 +8,11 @@ absl::StatusOr<std::unique_ptr<DeviceProbe>> MakeCudaProbe(const std::string& de
   return FindCudaDevices({device_uuid}, 1);
 }
 
+absl::StatusOr<std::vector<CardFacts>> SelectCards(const std::vector<std::string>& device_uuids,
+                                                   int count) {
+  return FindCudaDevices(device_uuids, count);
+}
+
 absl::StatusOr<std::vector<CardFacts>> ListCards() { return FindCudaDevices({}, 1); }
 
 }  // namespace tp2::bench

@@ -30,9 +30,9 @@ struct AckProtocol {
   static_assert(sizeof(Control) == kControlBytes);
 
   TP2_HD static uint32_t* Slot(const RankView& view, const Operation& operation, int owner,
-                               int source, int64_t item) {
+                               int source, int32_t item) {
     return reinterpret_cast<uint32_t*>(view.states[owner] + kControlBytes) +
-           InboxIndex(view, operation, owner, source, item) * kItemWords;
+           int64_t{InboxIndex(view, operation, owner, source, item)} * kItemWords;
   }
   TP2_HD static uint32_t* Flag(const RankView& view, int owner, int source, int block) {
     return &ControlOf(view, owner)->flags[SourceSlot(owner, source)][block];
@@ -42,12 +42,13 @@ struct AckProtocol {
   }
 
   template <ProtocolSys Sys>
-  TP2_HD static void Send(Sys& sys, const RankView& view, const Operation& operation, int64_t item,
+  TP2_HD static void Send(Sys& sys, const RankView& view, const Operation& operation, int32_t item,
                           const uint32_t (&words)[kItemWords]) {
-    for (int distance = 1; distance < view.rank_count; ++distance) {
+    ForPeers(view, [&](int distance) {
       const int peer = PeerAt(view, distance);
       sys.StoreWords(Slot(view, operation, peer, view.rank, item), words);
-    }
+      return true;
+    });
   }
 
   // SAFETY: the release of the flag publishes the block's payload: the barrier orders the stores of
@@ -56,10 +57,11 @@ struct AckProtocol {
   TP2_HD static void Publish(Sys& sys, const RankView& view, const Operation& operation) {
     sys.BlockAll(true);
     if (sys.thread() == 0) {
-      for (int distance = 1; distance < view.rank_count; ++distance) {
+      ForPeers(view, [&](int distance) {
         const int peer = PeerAt(view, distance);
         sys.StoreRelease(Flag(view, peer, view.rank, sys.block()), operation.tag);
-      }
+        return true;
+      });
     }
     AdvanceEpoch(sys, view, operation);
   }
@@ -70,29 +72,32 @@ struct AckProtocol {
   TP2_HD static bool AwaitBlock(Sys& sys, const RankView& view, const Operation& operation) {
     bool has_come = true;
     if (sys.thread() == 0) {
-      for (int distance = 1; has_come && distance < view.rank_count; ++distance) {
+      has_come = ForPeers(view, [&](int distance) {
         const int peer = PeerAt(view, distance);
-        has_come = AwaitTag(sys, view, operation, Flag(view, view.rank, peer, sys.block()));
-      }
+        return AwaitTag(sys, view, operation, Flag(view, view.rank, peer, sys.block()));
+      });
     }
     return sys.BlockAll(has_come);
   }
 
   template <ProtocolSys Sys>
   TP2_HD static bool Receive(Sys& sys, const RankView& view, const Operation& operation, int source,
-                             int64_t item, uint32_t (&words)[kItemWords]) {
+                             int32_t item, uint32_t (&words)[kItemWords]) {
     sys.LoadWords(Slot(view, operation, view.rank, source, item), words);
     return true;
   }
 
-  template <int kItems, ProtocolSys Sys>
+  template <int kItems, ProtocolSys Sys, class Take>
   TP2_HD static bool ReceiveRun(Sys& sys, const RankView& view, const Operation& operation,
-                                int source, int64_t first, uint32_t (&items)[kItems][kItemWords]) {
+                                int source, int32_t first, Take take) {
+    uint32_t items[kItems][kItemWords];
     TP2_UNROLL
     for (int i = 0; i < kItems; ++i) {
       Receive(sys, view, operation, source, first + i, items[i]);
     }
-    return true;
+    if (take(items)) return true;
+    Fail(sys, view, kInvalidId, kInvalidId);
+    return false;
   }
 
   // A block that refused anything acknowledges nothing: its error, mirrored already, ends the
@@ -104,14 +109,15 @@ struct AckProtocol {
     if (!sys.BlockAll(has_all)) return false;
     bool is_done = true;
     if (sys.thread() == 0) {
-      for (int distance = 1; distance < view.rank_count; ++distance) {
+      ForPeers(view, [&](int distance) {
         const int peer = PeerAt(view, distance);
         sys.StoreRelease(Ack(view, peer, view.rank, sys.block()), operation.tag);
-      }
-      for (int distance = 1; is_done && distance < view.rank_count; ++distance) {
+        return true;
+      });
+      is_done = ForPeers(view, [&](int distance) {
         const int peer = PeerAt(view, distance);
-        is_done = AwaitTag(sys, view, operation, Ack(view, view.rank, peer, sys.block()));
-      }
+        return AwaitTag(sys, view, operation, Ack(view, view.rank, peer, sys.block()));
+      });
       is_done = is_done && sys.LoadStatus(OwnHeader(view)).error == 0;
     }
     return sys.BlockAll(is_done);
@@ -124,7 +130,9 @@ struct AckProtocol {
   template <ProtocolSys Sys>
   TP2_HD static bool AwaitTag(Sys& sys, const RankView& view, const Operation& operation,
                               const uint32_t* word) {
-    return WaitUntil(sys, view, operation, [&] { return sys.LoadAcquire(word) == operation.tag; });
+    return WaitUntil(sys, view, operation, [&] {
+      return sys.LoadAcquire(word) == operation.tag ? Look::kTaken : Look::kNothing;
+    });
   }
 };
 

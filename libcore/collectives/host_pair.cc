@@ -27,7 +27,7 @@ bool HostPair::AllReduce(int rank, const float* half, int64_t count, float* sum)
   TP2_CHECK(count <= options_.max_values);
   return WithProtocol(options_.protocol, [&]<class Protocol> {
     return coll::AllReduce<Protocol>(
-        sys_, views_[rank], count, [half](int64_t i) { return half[i]; },
+        sys_, views_[rank], static_cast<int32_t>(count), [half](int64_t i) { return half[i]; },
         [sum](int64_t i, float value) { sum[i] = value; });
   });
 }

@@ -27,20 +27,21 @@ struct LineProtocol {
   static constexpr int64_t kItemBytes = sizeof(Line);
 
   TP2_HD static Line* Slot(const RankView& view, const Operation& operation, int owner, int source,
-                           int64_t item) {
+                           int32_t item) {
     return reinterpret_cast<Line*>(view.states[owner] + kControlBytes) +
            InboxIndex(view, operation, owner, source, item);
   }
 
   // Stores an item of the current operation into every peer's inbox.
   template <ProtocolSys Sys>
-  TP2_HD static void Send(Sys& sys, const RankView& view, const Operation& operation, int64_t item,
+  TP2_HD static void Send(Sys& sys, const RankView& view, const Operation& operation, int32_t item,
                           const uint32_t (&words)[kItemWords]) {
     const Line line = {{words[0], words[1], words[2]}, operation.tag};
-    for (int distance = 1; distance < view.rank_count; ++distance) {
+    ForPeers(view, [&](int distance) {
       const int peer = PeerAt(view, distance);
       sys.StoreLine(Slot(view, operation, peer, view.rank, item), line);
-    }
+      return true;
+    });
   }
 
   // Ends the sending; every thread of the block calls it once. Nothing is left to publish.
@@ -58,33 +59,35 @@ struct LineProtocol {
   // Takes an item of `source`. False as WaitUntil: `words` are not to be used.
   template <ProtocolSys Sys>
   TP2_HD static bool Receive(Sys& sys, const RankView& view, const Operation& operation, int source,
-                             int64_t item, uint32_t (&words)[kItemWords]) {
-    uint32_t items[1][kItemWords];
-    const bool has_come = ReceiveRun(sys, view, operation, source, item, items);
-    TP2_UNROLL
-    for (int i = 0; i < kItemWords; ++i) words[i] = items[0][i];
-    return has_come;
+                             int32_t item, uint32_t (&words)[kItemWords]) {
+    return ReceiveRun<1>(sys, view, operation, source, item, [&](const auto& items) {
+      TP2_UNROLL
+      for (int i = 0; i < kItemWords; ++i) words[i] = items[0][i];
+      return true;
+    });
   }
 
-  // Takes consecutive items in one wait: their polls travel together.
-  template <int kItems, ProtocolSys Sys>
+  // Takes consecutive items in one wait: their polls travel together. take(items), items[kItems]
+  // [kItemWords], says whether they are accepted. False as WaitUntil.
+  template <int kItems, ProtocolSys Sys, class Take>
   TP2_HD static bool ReceiveRun(Sys& sys, const RankView& view, const Operation& operation,
-                                int source, int64_t first, uint32_t (&items)[kItems][kItemWords]) {
+                                int source, int32_t first, Take take) {
     const Line* slot = Slot(view, operation, view.rank, source, first);
-    Line lines[kItems];
-    const bool have_come = WaitUntil(sys, view, operation, [&] {
-      bool are_all_here = true;
+    return WaitUntil(sys, view, operation, [&] {
+      Line lines[kItems];
       TP2_UNROLL
       for (int i = 0; i < kItems; ++i) lines[i] = sys.LoadLine(slot + i);
+      bool are_all_here = true;
+      uint32_t items[kItems][kItemWords];
       TP2_UNROLL
-      for (int i = 0; i < kItems; ++i) are_all_here &= lines[i].tag == operation.tag;
-      return are_all_here;
+      for (int i = 0; i < kItems; ++i) {
+        are_all_here &= lines[i].tag == operation.tag;
+        TP2_UNROLL
+        for (int word = 0; word < kItemWords; ++word) items[i][word] = lines[i].payload[word];
+      }
+      if (!are_all_here) return Look::kNothing;
+      return take(items) ? Look::kTaken : Look::kRefused;
     });
-    TP2_UNROLL
-    for (int i = 0; i < kItems * kItemWords; ++i) {
-      items[i / kItemWords][i % kItemWords] = lines[i / kItemWords].payload[i % kItemWords];
-    }
-    return have_come;
   }
 
   // Ends the operation for the calling thread, which has `has_all` of its items; every thread of a

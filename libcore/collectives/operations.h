@@ -1,7 +1,8 @@
 // The collectives, each once for host and device and for both protocols: all-reduce, exchange of
 // candidates, the closing exchange of a STEP. Every thread of a rank's launch calls the function;
 // items are dealt out to threads in strides, the same way on every rank. Values come and go through
-// the caller's functions, so that a kernel can fuse what produces or consumes them.
+// the caller's functions, so that a kernel can fuse what produces or consumes them. A thread's
+// first value is loaded before the operation begins: its way and the status's are one.
 #pragma once
 
 #include <bit>
@@ -12,28 +13,46 @@
 
 namespace tp2::coll {
 
-template <class Protocol>
-TP2_HD constexpr int64_t ItemsOf(int64_t word_count) {
+template <class Protocol, class Int>
+TP2_HD constexpr Int ItemsOf(Int word_count) {
   return (word_count + Protocol::kItemWords - 1) / Protocol::kItemWords;
 }
 
-// Which items the calling thread handles: first, first + stride, ...
+// The calling thread's first item, and how far the next one is from it.
 template <ProtocolSys Sys>
-TP2_HD int64_t FirstItem(Sys& sys) {
-  return int64_t{sys.block()} * sys.thread_count() + sys.thread();
+TP2_HD int32_t FirstItem(Sys& sys) {
+  return sys.block() * sys.thread_count() + sys.thread();
 }
 template <ProtocolSys Sys>
-TP2_HD int64_t ItemStride(Sys& sys) {
-  return int64_t{sys.block_count()} * sys.thread_count();
+TP2_HD int32_t ItemStride(Sys& sys) {
+  return sys.block_count() * sys.thread_count();
+}
+
+// What the caller knows of its launch. kOne, a thread for every item at least, leaves no loop: half
+// of the instructions took 0.4 us off an operation of 3.1 us on two H200s.
+enum class ItemsPerThread { kAny, kOne };
+
+// body(item) for the calling thread's items below `count` until it returns false; whether none did.
+template <ItemsPerThread kItems, ProtocolSys Sys, class Body>
+TP2_HD bool ForItems(Sys& sys, int32_t count, Body body) {
+  const int32_t first = FirstItem(sys);
+  if constexpr (kItems == ItemsPerThread::kOne) {
+    return first >= count || body(first);
+  } else {
+    for (int32_t item = first; item < count; item += ItemStride(sys)) {
+      if (!body(item)) return false;
+    }
+    return true;
+  }
 }
 
 // The words of an item of fp32 values; 0 behind the last value.
 template <class Protocol, class Load>
-TP2_HD void LoadItem(int64_t item, int64_t count, Load& load,
+TP2_HD void LoadItem(int32_t item, int32_t count, Load& load,
                      uint32_t (&words)[Protocol::kItemWords]) {
   TP2_UNROLL
   for (int i = 0; i < Protocol::kItemWords; ++i) {
-    const int64_t index = item * Protocol::kItemWords + i;
+    const int32_t index = item * Protocol::kItemWords + i;
     words[i] = index < count ? std::bit_cast<uint32_t>(static_cast<float>(load(index))) : 0;
   }
 }
@@ -42,11 +61,12 @@ TP2_HD void LoadItem(int64_t item, int64_t count, Load& load,
 // BITS: one fp32 addition after the other in rank order, the own value in its place: replicated
 // results are equal also for three and more ranks, and for two a NaN's payload is.
 template <class Protocol, ProtocolSys Sys, class Store>
-TP2_HD bool SumItem(Sys& sys, const RankView& view, const Operation& operation, int64_t item,
-                    int64_t count, const uint32_t (&mine)[Protocol::kItemWords], Store& store) {
+TP2_HD bool SumItem(Sys& sys, const RankView& view, const Operation& operation, int32_t item,
+                    int32_t count, const uint32_t (&mine)[Protocol::kItemWords], Store& store) {
   float sum[Protocol::kItemWords] = {};
   TP2_UNROLL
-  for (int source = 0; source < view.rank_count; ++source) {
+  for (int source = 0; source < kMaxRanks; ++source) {
+    if (source >= view.rank_count) break;
     uint32_t words[Protocol::kItemWords];
     if (source == view.rank) {
       TP2_UNROLL
@@ -62,7 +82,7 @@ TP2_HD bool SumItem(Sys& sys, const RankView& view, const Operation& operation, 
   }
   TP2_UNROLL
   for (int i = 0; i < Protocol::kItemWords; ++i) {
-    const int64_t index = item * Protocol::kItemWords + i;
+    const int32_t index = item * Protocol::kItemWords + i;
     if (index < count) store(index, sum[i]);
   }
   return true;
@@ -71,27 +91,32 @@ TP2_HD bool SumItem(Sys& sys, const RankView& view, const Operation& operation, 
 // store(i, sum over ranks of load(i)) for i in [0, count). A thread loads index i before it stores
 // i and no other thread touches it: source and result may be one array. False: refused or failed,
 // what was stored is not to be used; threads of one rank may disagree, the error word decides.
-template <class Protocol, ProtocolSys Sys, class Load, class Store>
-TP2_HD bool AllReduce(Sys& sys, const RankView& view, int64_t count, Load load, Store store) {
+template <class Protocol, ItemsPerThread kItems = ItemsPerThread::kAny, ProtocolSys Sys, class Load,
+          class Store>
+TP2_HD bool AllReduce(Sys& sys, const RankView& view, int32_t count, Load load, Store store) {
+  // Unsigned: a third of it is one multiplication.
+  const auto items = static_cast<int32_t>(ItemsOf<Protocol>(static_cast<uint32_t>(count)));
+  uint32_t mine[Protocol::kItemWords] = {};
+  int32_t held = FirstItem(sys);  // the item that `mine` has
+  if (held < items) LoadItem<Protocol>(held, count, load, mine);
+  const auto hold = [&](int32_t item) {
+    if (kItems == ItemsPerThread::kOne || item == held) return;
+    LoadItem<Protocol>(item, count, load, mine);
+    held = item;
+  };
   Operation operation;
   if (!BeginOperation(sys, view, operation)) return false;
-  const int64_t items = ItemsOf<Protocol>(count);
-  const int64_t first = FirstItem(sys);
-  const int64_t stride = ItemStride(sys);
-  uint32_t mine[Protocol::kItemWords];
-  int64_t held = -1;  // the item that `mine` has: with one item per thread nothing is loaded twice
-  for (int64_t item = first; item < items; item += stride) {
-    LoadItem<Protocol>(item, count, load, mine);
+  ForItems<kItems>(sys, items, [&](int32_t item) {
+    hold(item);
     Protocol::Send(sys, view, operation, item, mine);
-    held = item;
-  }
+    return true;
+  });
   Protocol::Publish(sys, view, operation);
-  bool has_all = Protocol::AwaitBlock(sys, view, operation);
-  for (int64_t item = first; has_all && item < items; item += stride) {
-    if (item != held) LoadItem<Protocol>(item, count, load, mine);
-    held = item;
-    has_all = SumItem<Protocol>(sys, view, operation, item, count, mine, store);
-  }
+  const bool has_all =
+      Protocol::AwaitBlock(sys, view, operation) && ForItems<kItems>(sys, items, [&](int32_t item) {
+        hold(item);
+        return SumItem<Protocol>(sys, view, operation, item, count, mine, store);
+      });
   return Protocol::Finish(sys, view, operation, has_all);
 }
 
@@ -110,7 +135,8 @@ struct BestRecord {
   TP2_HD static Scored Join(const Scored& a, const Scored& b) { return Beats(b, a) ? b : a; }
   // Whether a rank that owns `range` may have sent it: one of its tokens or none, and a number.
   TP2_HD static bool IsFrom(TokenRange range, const Scored& value) {
-    const bool is_own = value.token >= range.begin && value.token < range.end;
+    const auto own_count = static_cast<uint32_t>(range.end - range.begin);
+    const bool is_own = static_cast<uint32_t>(value.token - range.begin) < own_count;
     return (is_own || value.token == kNoScore.token) && value.score == value.score;
   }
 };
@@ -140,7 +166,7 @@ inline constexpr int kRecordItems =
     (Record::kWords + Protocol::kItemWords - 1) / Protocol::kItemWords;
 
 template <class Protocol, class Record, ProtocolSys Sys>
-TP2_HD void SendRecord(Sys& sys, const RankView& view, const Operation& operation, int64_t index,
+TP2_HD void SendRecord(Sys& sys, const RankView& view, const Operation& operation, int32_t index,
                        const typename Record::Value& value) {
   uint32_t words[Record::kWords];
   Record::ToWords(value, words);
@@ -159,47 +185,61 @@ TP2_HD void SendRecord(Sys& sys, const RankView& view, const Operation& operatio
 // False: as Receive, or what came was refused and the refusal is latched on all ranks.
 template <class Protocol, class Record, ProtocolSys Sys>
 TP2_HD bool ReceiveRecord(Sys& sys, const RankView& view, const Operation& operation, int source,
-                          int64_t index, typename Record::Value& value) {
+                          int32_t index, typename Record::Value& value) {
   constexpr int kItems = kRecordItems<Protocol, Record>;
-  uint32_t items[kItems][Protocol::kItemWords];
-  if (!Protocol::ReceiveRun(sys, view, operation, source, index * kItems, items)) return false;
-  uint32_t words[Record::kWords];
-  TP2_UNROLL
-  for (int word = 0; word < Record::kWords; ++word) {
-    words[word] = items[word / Protocol::kItemWords][word % Protocol::kItemWords];
-  }
-  value = Record::FromWords(words);
-  if (Record::IsFrom(view.tokens[source], value)) return true;
-  Fail(sys, view, kInvalidId, kInvalidId);
-  return false;
+  const auto take = [&](const auto& items) {
+    uint32_t words[Record::kWords];
+    TP2_UNROLL
+    for (int word = 0; word < Record::kWords; ++word) {
+      words[word] = items[word / Protocol::kItemWords][word % Protocol::kItemWords];
+    }
+    value = Record::FromWords(words);
+    return Record::IsFrom(view.tokens[source], value);
+  };
+  return Protocol::template ReceiveRun<kItems>(sys, view, operation, source, index * kItems, take);
 }
 
 // store(i, best over ranks of load(i)) for i in [0, count), candidates of the ranks' token ranges.
 // Ties go to the lower token. As AllReduce otherwise.
-template <class Protocol, class Record, ProtocolSys Sys, class Load, class Store>
-TP2_HD bool Exchange(Sys& sys, const RankView& view, int count, Load load, Store store) {
+template <class Protocol, class Record, ItemsPerThread kItems = ItemsPerThread::kAny,
+          ProtocolSys Sys, class Load, class Store>
+TP2_HD bool Exchange(Sys& sys, const RankView& view, int32_t count, Load load, Store store) {
   using Value = typename Record::Value;
+  Value mine = {};
+  int32_t held = FirstItem(sys);  // the index whose value `mine` is
+  if (held < count) mine = load(held);
+  const auto hold = [&](int32_t index) {
+    if (kItems == ItemsPerThread::kOne || index == held) return;
+    mine = load(index);
+    held = index;
+  };
   Operation operation;
   if (!BeginOperation(sys, view, operation)) return false;
-  const int64_t first = FirstItem(sys);
-  const int64_t stride = ItemStride(sys);
-  for (int64_t index = first; index < count; index += stride) {
-    SendRecord<Protocol, Record>(sys, view, operation, index, Value{load(index)});
-  }
+  ForItems<kItems>(sys, count, [&](int32_t index) {
+    hold(index);
+    SendRecord<Protocol, Record>(sys, view, operation, index, mine);
+    return true;
+  });
   Protocol::Publish(sys, view, operation);
-  bool has_all = Protocol::AwaitBlock(sys, view, operation);
-  for (int64_t index = first; has_all && index < count; index += stride) {
+  const auto join = [&](int32_t index) {
+    hold(index);
     // In any order: ranges are disjoint, so no two candidates are equal.
-    Value best = load(index);
-    TP2_UNROLL
-    for (int distance = 1; distance < view.rank_count; ++distance) {
+    Value best = mine;
+    const bool have_come = ForPeers(view, [&](int distance) {
       Value value = {};
-      has_all = has_all && ReceiveRecord<Protocol, Record>(sys, view, operation,
-                                                           PeerAt(view, distance), index, value);
-      if (has_all) best = Record::Join(best, value);
-    }
-    if (has_all) store(index, best);
-  }
+      if (!ReceiveRecord<Protocol, Record>(sys, view, operation, PeerAt(view, distance), index,
+                                           value)) {
+        return false;
+      }
+      best = Record::Join(best, value);
+      return true;
+    });
+    if (!have_come) return false;
+    store(index, best);
+    return true;
+  };
+  const bool has_all =
+      Protocol::AwaitBlock(sys, view, operation) && ForItems<kItems>(sys, count, join);
   return Protocol::Finish(sys, view, operation, has_all);
 }
 
@@ -218,9 +258,9 @@ TP2_HD bool CloseStep(Sys& sys, const RankView& view) {
   if (is_first) Protocol::Send(sys, view, operation, 0, words);
   Protocol::Publish(sys, view, operation);
   bool has_all = Protocol::AwaitBlock(sys, view, operation);
-  for (int distance = 1; is_first && has_all && distance < view.rank_count; ++distance) {
-    has_all = Protocol::Receive(sys, view, operation, PeerAt(view, distance), 0, words);
-  }
+  has_all = has_all && (!is_first || ForPeers(view, [&](int distance) {
+              return Protocol::Receive(sys, view, operation, PeerAt(view, distance), 0, words);
+            }));
   return Protocol::Finish(sys, view, operation, has_all) &&
          sys.LoadStatus(OwnHeader(view)).error == 0;
 }

@@ -108,6 +108,13 @@ absl::Status PairLatch::CheckStep() {
                                  .next = "its outputs are not to be used; reset the pair"});
 }
 
+absl::Status PairLatch::MaintainWhileIdle() {
+  TP2_RETURN_IF_ERROR(RefusalIfPoisoned());
+  if (needs_reset_ || launched_operations_ <= options_.reset_after / 2) return absl::OkStatus();
+  TP2_RETURN_IF_ERROR(CheckStep());
+  return Reset();
+}
+
 absl::Status PairLatch::Reset() {
   TP2_RETURN_IF_ERROR(RefusalIfPoisoned());
   TP2_RETURN_IF_ERROR(WaitIdle());

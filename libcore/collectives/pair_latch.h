@@ -57,6 +57,10 @@ class PairLatch {
   // Drains, clears the states, starts the next generation.
   absl::Status Reset();
 
+  // In a gap between STEPs: resets when half of `reset_after` is used up, so that no launch has to.
+  // Errors as CheckStep.
+  absl::Status MaintainWhileIdle();
+
   // Poisons the pair: a launch, a copy or an event failed. Returns `status`.
   absl::Status NoteDeviceError(const absl::Status& status);
 

@@ -67,15 +67,16 @@ struct TokenRange {
   int32_t end = 0;
 };
 
-// One rank's view of all. A plain value: it is a kernel's argument.
+// One rank's view of all. A plain value: it is a kernel's argument, and what every operation reads
+// lies together, because a card fetches arguments by the cache line.
 struct RankView {
   uint8_t* states[kMaxRanks] = {};  // by rank
-  TokenRange tokens[kMaxRanks];     // by rank
+  int32_t item_capacity = 0;        // of one source and parity, in items of the protocol
+  uint32_t max_epoch = kMaxEpoch;
+  uint64_t timeout_ns = 0;       // of each wait
+  TokenRange tokens[kMaxRanks];  // by rank
   int32_t rank = 0;
   int32_t rank_count = 2;
-  int64_t item_capacity = 0;  // of one source and parity, in items of the protocol
-  uint64_t timeout_ns = 0;    // of each wait
-  uint32_t max_epoch = kMaxEpoch;
 };
 
 // The current operation, as each of its threads knows it.
@@ -122,11 +123,24 @@ TP2_HD inline int PeerAt(const RankView& view, int distance) {
 // Which part of `owner`'s inbox belongs to `source`.
 TP2_HD inline int SourceSlot(int owner, int source) { return source < owner ? source : source - 1; }
 
-// Index of an item within `owner`'s inbox.
-TP2_HD inline int64_t InboxIndex(const RankView& view, const Operation& operation, int owner,
-                                 int source, int64_t item) {
-  const int64_t part = (operation.epoch & 1) * (view.rank_count - 1) + SourceSlot(owner, source);
+// Index of an item within `owner`'s inbox; MakeRankView keeps inboxes below 2^31 items.
+TP2_HD inline int32_t InboxIndex(const RankView& view, const Operation& operation, int owner,
+                                 int source, int32_t item) {
+  const int32_t parity = static_cast<int32_t>(operation.epoch & 1);
+  const int32_t part = parity * (view.rank_count - 1) + SourceSlot(owner, source);
   return part * view.item_capacity + item;
+}
+
+// body(distance) for the distances to all peers, in ascending order, until it returns false;
+// whether none did. Of a fixed number of turns, so that a view whose rank and rank count are
+// constants leaves no loop and no array index.
+template <class Body>
+TP2_HD inline bool ForPeers(const RankView& view, Body body) {
+  TP2_UNROLL
+  for (int distance = 1; distance < kMaxRanks; ++distance) {
+    if (distance < view.rank_count && !body(distance)) return false;
+  }
+  return true;
 }
 
 // Latches `own_bits` here and `peer_bits` at every peer.
@@ -135,9 +149,10 @@ TP2_HD inline int64_t InboxIndex(const RankView& view, const Operation& operatio
 template <ProtocolSys Sys>
 TP2_HD void Fail(Sys& sys, const RankView& view, uint32_t own_bits, uint32_t peer_bits) {
   sys.OrRelease(&OwnHeader(view)->status.error, own_bits);
-  for (int distance = 1; distance < view.rank_count; ++distance) {
+  ForPeers(view, [&](int distance) {
     sys.OrRelease(&HeaderOf(view, PeerAt(view, distance))->status.error, peer_bits);
-  }
+    return true;
+  });
 }
 
 // Starts the rank's next operation; every thread of the block calls it. False, for the whole block:
@@ -145,17 +160,17 @@ TP2_HD void Fail(Sys& sys, const RankView& view, uint32_t own_bits, uint32_t pee
 template <ProtocolSys Sys>
 TP2_HD bool BeginOperation(Sys& sys, const RankView& view, Operation& operation) {
   const Status status = sys.LoadStatus(OwnHeader(view));
-  bool may_start = status.error == 0;
-  if (may_start && status.cancel != 0) {
-    Fail(sys, view, kCancelled, kCancelled);
-    may_start = false;
-  } else if (may_start && status.epoch >= view.max_epoch) {
-    Fail(sys, view, kEpochExhausted, kEpochExhausted);
-    may_start = false;
-  }
   operation.epoch = status.epoch + 1;
   operation.tag = MakeTag(status.generation, operation.epoch);
-  return sys.BlockAll(may_start);
+  const bool is_cancelled = status.cancel != 0;
+  if (status.error == 0 && !is_cancelled && status.epoch < view.max_epoch) {
+    return sys.BlockAll(true);
+  }
+  if (status.error == 0) {
+    const uint32_t bits = is_cancelled ? kCancelled : kEpochExhausted;
+    Fail(sys, view, bits, bits);
+  }
+  return sys.BlockAll(false);
 }
 
 // Makes the operation's epoch the rank's latest, once all of its blocks have begun. Called by every
@@ -173,29 +188,36 @@ TP2_HD void AdvanceEpoch(Sys& sys, const RankView& view, const Operation& operat
   sys.StoreRelease(&own->status.epoch, operation.epoch);
 }
 
-// Waits until `has_come()`. False: an error is latched, by this wait or by whoever else, and the
-// operation is over for this thread.
+// What a look for something awaited found.
+enum class Look { kNothing, kTaken, kRefused };
+
+// Looks until something is found. False: an error is latched, by this wait, because the clock ran
+// out, the host cancelled or what came was refused, or by whoever else; the operation is over for
+// this thread.
 template <ProtocolSys Sys, class Poll>
-TP2_HD bool WaitUntil(Sys& sys, const RankView& view, const Operation& operation, Poll has_come) {
+TP2_HD bool WaitUntil(Sys& sys, const RankView& view, const Operation& operation, Poll look) {
   uint64_t start_ns = 0;  // of the first look at the clock: most waits end before
-  for (uint32_t turn = 1;; ++turn) {
-    if (has_come()) return true;
-    if (turn % Sys::kPollsPerCheck == 0) {
+  uint32_t own_bits = 0, peer_bits = 0;
+  for (uint32_t turn = 1; own_bits == 0; ++turn) {
+    const Look found = look();
+    if (found == Look::kTaken) return true;
+    if (found == Look::kRefused) {
+      own_bits = peer_bits = kInvalidId;
+    } else if (turn % Sys::kPollsPerCheck == 0) {
       const Status status = sys.LoadStatus(OwnHeader(view));
       if (status.error != 0) return false;
-      if (status.cancel != 0) {
-        Fail(sys, view, kCancelled, kCancelled);
-        return false;
-      }
       const uint64_t now_ns = sys.NowNs();
       if (turn == Sys::kPollsPerCheck) start_ns = now_ns;
       if (now_ns - start_ns > view.timeout_ns) {
-        Fail(sys, view, kLocalTimeout, kPeerTimeout);
-        return false;
+        own_bits = kLocalTimeout;
+        peer_bits = kPeerTimeout;
       }
+      if (status.cancel != 0) own_bits = peer_bits = kCancelled;
     }
     sys.Relax();
   }
+  Fail(sys, view, own_bits, peer_bits);
+  return false;
 }
 
 }  // namespace tp2::coll

@@ -1,6 +1,7 @@
 #include "libcore/collectives/state_layout.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "libcore/base/check.h"
 
@@ -27,7 +28,9 @@ int64_t ItemCapacity(const StateSize& size) {
   TP2_CHECK(size.rank_count >= 2 && size.rank_count <= kMaxRanks && size.max_words >= 0);
   const int64_t items = WithProtocol(
       size.protocol, [&]<class Protocol> { return ItemsOf<Protocol>(size.max_words); });
-  return std::max(items, kMinItems);
+  const int64_t capacity = std::max(items, kMinItems);
+  TP2_CHECK(2 * (size.rank_count - 1) * capacity <= std::numeric_limits<int32_t>::max());
+  return capacity;
 }
 
 int64_t StateBytes(const StateSize& size) {
@@ -44,7 +47,7 @@ RankView MakeRankView(const ViewOptions& options, int rank) {
   RankView view;
   view.rank = rank;
   view.rank_count = rank_count;
-  view.item_capacity = ItemCapacity(options.size);
+  view.item_capacity = static_cast<int32_t>(ItemCapacity(options.size));
   view.timeout_ns = options.timeout_ns;
   view.max_epoch = options.max_epoch;
   std::copy(options.states.begin(), options.states.end(), view.states);

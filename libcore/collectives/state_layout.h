@@ -33,7 +33,8 @@ struct StateSize {
   int64_t max_words = 0;  // of the largest operation: fp32 values of an all-reduce
 };
 
-// Of one source and parity; at least what a STEP's exchanges need.
+// Of one source and parity; at least what a STEP's exchanges need. Inboxes of 2^31 items and more
+// are refused: indices of items have 32 bits.
 int64_t ItemCapacity(const StateSize& size);
 
 // Of one rank: 1,314,816 bytes for the ack protocol, 1,751,744 for lines, at two ranks and 163,840

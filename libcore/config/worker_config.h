@@ -23,9 +23,12 @@ struct WorkerConfig {
   int64_t hello_ms = 0;
   int64_t idle_ms = 0;
   int64_t frame_ms = 0;
-  std::string admin;  // empty: no admin port
+  int64_t spin_ms = 0;
+  int spin_threads = 0;  // 0: by the number of cores
+  std::string admin;     // empty: no admin port
   int64_t canary_ms = 0;
-  std::string trace_path;  // empty: no trace is written
+  std::string nvml_library;  // of the cards' state; empty: the driver's own; "off": none
+  std::string trace_path;    // empty: no trace is written
   int64_t max_model_len = 0;
   int64_t timeout_ms = 0;  // longest wait of a collective
   bool fuse_pairs = false;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "libcore/base/check.h"
+#include "libcore/base/error.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/collectives/pair_latch.h"
 #include "libcore/shard/shard_plan.h"
@@ -168,6 +169,15 @@ void CudaPairOps::Recover() {
   if (!is_healthy()) return;
   // A reset that fails has poisoned the pair, which is_healthy says.
   pair_->Recover().IgnoreError();
+}
+
+absl::Status CudaPairOps::MaintainWhileIdle() {
+  if (std::exchange(is_reset_due_, false)) Recover();
+  if (is_healthy()) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kAborted, {.what = "reset of the pair between STEPs",
+                                                .expected = "a usable pair",
+                                                .got = "a poisoned one",
+                                                .next = "restart the process"});
 }
 
 }  // namespace tp2

@@ -158,6 +158,9 @@ class CudaPairOps {
   // After a failed STEP: drains both ranks, clears the states, starts the next generation. A pair
   // that cannot be reset is poisoned.
   void Recover();
+  // In a gap between STEPs: the reset that the next one would begin with. Errors: kAborted, and the
+  // pair is poisoned.
+  absl::Status MaintainWhileIdle();
   bool is_healthy() const {
     return !pair_->is_poisoned() && ops_[0]->is_healthy() && ops_[1]->is_healthy();
   }

@@ -34,12 +34,19 @@ class Drafter final : public StepEngine {
   // later run is the first of its kind. Errors: the op set's.
   absl::Status Record();
 
+  void UseThread() override {
+    if constexpr (requires { ops_->UseThread(); }) ops_->UseThread();
+  }
   const EngineInfo& info() const override { return info_; }
   absl::Status ResetSlot(int slot, int64_t base) override;
   const SlotWindow& window(int slot) const override { return windows_[slot]; }
   absl::Status Insert(const InsertRows& rows) override;
   absl::StatusOr<StepOutputs> Step(const StepRequest& request) override;
   std::vector<GraphSize> GraphSizes() const override { return ops_->GraphSizes(); }
+  absl::Status MaintainWhileIdle() override {
+    if constexpr (requires { ops_->MaintainWhileIdle(); }) return ops_->MaintainWhileIdle();
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::vector<ReplicatedTensor>> ReadReplicas() override;
   absl::Status FlipReplicaBit(const std::string& name, int64_t bit) override;
   bool is_healthy() const override { return ops_->is_healthy(); }

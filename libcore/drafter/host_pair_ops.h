@@ -107,6 +107,7 @@ class HostPairOps {
   // After a failed STEP: drains both ranks and resets the pair. A pair that cannot be reset is
   // poisoned.
   void Recover();
+  absl::Status MaintainWhileIdle() { return latch_->MaintainWhileIdle(); }
   bool is_healthy() const { return !latch_->is_poisoned(); }
 
   coll::HostPair& pair() { return *pair_; }

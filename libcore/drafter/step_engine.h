@@ -96,10 +96,14 @@ struct ReplicatedTensor {
 
 class StepObserver;
 
-// Thread-compatible: one thread drives it.
+// Thread-compatible: calls never overlap. A thread other than the one that made the engine calls
+// UseThread before anything else.
 class StepEngine {
  public:
   virtual ~StepEngine() = default;
+
+  // What devices keep per thread, such as which card is current.
+  virtual void UseThread() {}
 
   virtual const EngineInfo& info() const = 0;
 
@@ -130,6 +134,10 @@ class StepEngine {
 
   // What each graph key replays; empty where nothing is recorded.
   virtual std::vector<GraphSize> GraphSizes() const { return {}; }
+
+  // Between STEPs that are not due: what would otherwise take its time from one of them later.
+  // Errors as Insert.
+  virtual absl::Status MaintainWhileIdle() { return absl::OkStatus(); }
 
   // False once the engine cannot be used again in this process.
   virtual bool is_healthy() const = 0;

@@ -26,11 +26,13 @@ class RecordingEngine final : public StepEngine {
   static absl::StatusOr<std::unique_ptr<RecordingEngine>> Create(std::unique_ptr<StepEngine> engine,
                                                                  const std::string& dir);
 
+  void UseThread() override { engine_->UseThread(); }
   const EngineInfo& info() const override { return engine_->info(); }
   absl::Status ResetSlot(int slot, int64_t base) override;
   const SlotWindow& window(int slot) const override { return engine_->window(slot); }
   absl::Status Insert(const InsertRows& rows) override;
   absl::StatusOr<StepOutputs> Step(const StepRequest& request) override;
+  absl::Status MaintainWhileIdle() override { return engine_->MaintainWhileIdle(); }
   bool is_healthy() const override { return engine_->is_healthy(); }
   bool SetObserver(StepObserver* observer) override { return engine_->SetObserver(observer); }
 

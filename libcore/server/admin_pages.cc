@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "libcore/base/build_info.h"
 #include "libcore/base/json.h"
+#include "libcore/server/card_pages.h"
 
 namespace tp2::server {
 namespace {
@@ -101,8 +102,9 @@ std::string EscapeHtml(const std::string& text) {
 
 HttpResponse AdminPages::Answer(const std::string& path) const {
   if (path == "/metrics") {
-    return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-            .body = server_->MetricsText()};
+    return {
+        .content_type = "text/plain; version=0.0.4; charset=utf-8",
+        .body = server_->MetricsText() + (cards_ == nullptr ? "" : CardMetricsText(cards_->Now()))};
   }
   if (path == "/healthz") return Liveness();
   if (path == "/readyz") return Readiness();
@@ -168,6 +170,7 @@ std::string AdminPages::StatusJson() const {
   for (const PastError& error : counts.errors) {
     json["errors"].push_back({{"wall_ms", error.wall_ms}, {"text", error.text}});
   }
+  json["telemetry"] = cards_ == nullptr ? Json(nullptr) : CardStatusJson(cards_->Now());
   return json.dump(1) + "\n";
 }
 
@@ -199,8 +202,9 @@ std::string AdminPages::Page() const {
                   "<th>length</th><th>window</th></tr>\n",
                   SlotRows(counts.slots),
                   "</table>\n<h2>Engine time of the last STEPs</h2>\n<table id=\"latency\">\n",
-                  HistogramRows(server_->SortedStepTimes()),
-                  "</table>\n<h2>Last errors</h2>\n<table id=\"errors\">\n", ErrorRows(counts),
+                  HistogramRows(server_->SortedStepTimes()), "</table>\n",
+                  cards_ == nullptr ? "" : CardTable(cards_->Now()),
+                  "<h2>Last errors</h2>\n<table id=\"errors\">\n", ErrorRows(counts),
                   "</table>\n<p><a href=\"/status\">/status</a> <a href=\"/metrics\">/metrics</a> "
                   "<a href=\"/healthz\">/healthz</a> <a href=\"/readyz\">/readyz</a> "
                   "<a href=\"/trace\">/trace</a></p>\n</body></html>\n");

@@ -6,6 +6,7 @@
 
 #include "libcore/server/admin_http.h"
 #include "libcore/server/step_server.h"
+#include "libcore/telemetry/card_watch.h"
 
 namespace tp2::server {
 
@@ -20,8 +21,10 @@ struct WorkerFacts {
 
 class AdminPages {
  public:
-  // `server` outlives the pages.
-  AdminPages(const StepServer* server, const WorkerFacts& facts) : server_(server), facts_(facts) {}
+  // `server` and `cards` outlive the pages. `cards`: null when nothing watches any.
+  AdminPages(const StepServer* server, const WorkerFacts& facts,
+             const telemetry::CardWatch* cards = nullptr)
+      : server_(server), facts_(facts), cards_(cards) {}
 
   HttpResponse Answer(const std::string& path) const;
 
@@ -33,6 +36,7 @@ class AdminPages {
 
   const StepServer* server_;
   const WorkerFacts facts_;
+  const telemetry::CardWatch* cards_;
 };
 
 // `<` and its kin as entities.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "libcore/base/check.h"
+#include "libcore/server/profile_range.h"
 
 namespace tp2::server {
 
@@ -27,26 +28,36 @@ std::unique_ptr<transport::Connection> WithRoomForHello(
 
 ConnectionWorker::ConnectionWorker(std::unique_ptr<transport::Connection> connection,
                                    const Options& options, const Clock* clock, const Health* health,
-                                   Statistics* statistics, Post post)
+                                   Statistics* statistics, Hooks hooks)
     : connection_(WithRoomForHello(std::move(connection))),
       options_(options),
       clock_(clock),
       health_(health),
       statistics_(statistics),
-      post_(std::move(post)),
+      hooks_(std::move(hooks)),
+      send_timeout_ms_(options.send_timeout_ms),
       thread_([this] { Run(); }) {}
 
 ConnectionWorker::~ConnectionWorker() { thread_.join(); }
 
+void ConnectionWorker::ServeHere(StepService* service) {
+  if (!is_bound_) service->UseThread();
+  is_bound_ = true;
+  Answer(service);
+}
+
 void ConnectionWorker::Serve(StepService* service) {
+  Answer(service);
+  changed_.notify_all();
+  connection_->Wake();
+}
+
+void ConnectionWorker::Answer(StepService* service) {
   service->Handle(&session_, request_, &reply_);
   session_id_.store(session_.grant.session);
-  {
-    const std::lock_guard lock(mutex_);
-    is_reply_ready_ = true;
-    changed_.notify_all();
-  }
-  connection_->Wake();
+  has_slots_.store(session_.open_slots > 0);
+  const std::lock_guard lock(mutex_);
+  is_reply_ready_ = true;
 }
 
 void ConnectionWorker::Retire(StepService* service) {
@@ -61,52 +72,89 @@ void ConnectionWorker::RequestStop() {
   connection_->Wake();
 }
 
+void ConnectionWorker::Attend() {
+  const std::unique_lock io(io_mutex_, std::try_to_lock);
+  if (!io.owns_lock() || !is_outstanding_) return;
+  // The caller waits for nobody: whoever has no room for a few hundred bytes has stopped reading.
+  send_timeout_ms_ = 0;
+  AnswerArrived();
+  send_timeout_ms_ = options_.send_timeout_ms;
+}
+
+void ConnectionWorker::AnswerArrived() {
+  constexpr int kFramesAtOnce = 16;
+  for (int i = 0; is_up_ && i < kFramesAtOnce; ++i) {
+    const transport::Received received = connection_->Receive(0);
+    if (received.event == Event::kTimeout) return;
+    is_up_ = OnReceived(received);
+  }
+}
+
 void ConnectionWorker::Run() {
+  const std::unique_lock io(io_mutex_);
   begin_ns_ = last_activity_ns_ = clock_->NowNs();
-  bool is_up = true;
-  std::string reason = "server stops";
-  while (is_up && !is_stopping_.load()) {
-    const transport::Received received = connection_->Receive(is_outstanding_ ? -1 : IdleLeftMs());
-    switch (received.event) {
-      case Event::kFrame:
-        last_activity_ns_ = clock_->NowNs();
-        is_up = OnFrame(received.frame);
-        reason = "closed after the reply";
-        break;
-      case Event::kBadHeader:
-        OnBadHeader(received.frame);
-        is_up = false;
-        reason = "bad frame";
-        break;
-      case Event::kWoken:
-        break;
-      case Event::kTimeout:
-        is_up = is_outstanding_ || IdleLeftMs() > 0;
-        reason = session_id_.load() == 0 ? "no HELLO in time" : "idle";
-        break;
-      case Event::kClosed:
-      case Event::kTruncated:
-      case Event::kStalled:
-        is_up = false;
-        reason = received.event == Event::kClosed      ? "closed by the peer"
-                 : received.event == Event::kTruncated ? "ended inside a frame"
-                                                       : "sender too slow";
-        break;
-    }
-    if (is_up) is_up = SendOwedReply();
+  end_reason_ = "server stops";
+  while (is_up_ && !is_stopping_.load()) {
+    is_up_ = OnReceived(ReceiveNext());
+    if (is_up_) is_up_ = SendOwedReply();
   }
   // A peer that ended only its own direction still reads: it gets the reply it waits for.
   if (is_outstanding_) {
     WaitForReply();
     (void)SendOwedReply();
   }
-  spdlog::info("connection {} ended: {}", connection_->peer(), reason);
-  statistics_->NoteClosed(reason);
+  spdlog::info("connection {} ended: {}", connection_->peer(), end_reason_);
+  statistics_->NoteClosed(end_reason_);
   is_gone_.store(true);
-  post_(this);
+  hooks_.post(this);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return is_retired_.load(); });
   connection_->Shutdown();
+}
+
+int64_t ConnectionWorker::SpinLeftMs() const {
+  if (!has_slots_.load()) return 0;
+  return options_.spin_ms - (clock_->NowNs() - last_activity_ns_) / 1'000'000;
+}
+
+transport::Received ConnectionWorker::ReceiveNext() {
+  const int64_t spin_left_ms = SpinLeftMs();
+  if (spin_left_ms > 0 && options_.spin_budget->TryTake()) {
+    connection_->SpinFor(spin_left_ms * 1000);
+    const transport::Received received = connection_->Receive(spin_left_ms);
+    connection_->SpinFor(0);
+    options_.spin_budget->Give();
+    if (received.event != Event::kTimeout) return received;
+  }
+  return connection_->Receive(is_outstanding_ ? -1 : IdleLeftMs());
+}
+
+bool ConnectionWorker::OnReceived(const transport::Received& received) {
+  switch (received.event) {
+    case Event::kFrame:
+      last_activity_ns_ = clock_->NowNs();
+      end_reason_ = "closed after the reply";
+      return OnFrame(received.frame);
+    case Event::kBadHeader:
+      OnBadHeader(received.frame);
+      end_reason_ = "bad frame";
+      return false;
+    case Event::kWoken:
+      return true;
+    case Event::kTimeout:
+      end_reason_ = session_id_.load() == 0 ? "no HELLO in time" : "idle";
+      return is_outstanding_ || IdleLeftMs() > 0;
+    case Event::kClosed:
+      end_reason_ = "closed by the peer";
+      return false;
+    case Event::kTruncated:
+      end_reason_ = "ended inside a frame";
+      return false;
+    case Event::kStalled:
+      end_reason_ = "sender too slow";
+      return false;
+  }
+  return false;
 }
 
 int64_t ConnectionWorker::IdleLeftMs() const {
@@ -131,11 +179,9 @@ bool ConnectionWorker::OnFrame(std::span<std::byte> frame) {
   const bool is_hash_wrong =
       (header.flags & contract::kFlagBodyHash) != 0 && header.body_hash != body_hash;
   if (!is_hash_wrong && !is_unsequenced && !is_outstanding_) {
-    request_ = {.header = header, .body = body, .body_hash = body_hash, .arrival_ns = arrival_ns};
-    request_frame_ = frame;
-    is_outstanding_ = true;
-    post_(this);
-    return true;
+    TakeRequest(frame,
+                {.header = header, .body = body, .body_hash = body_hash, .arrival_ns = arrival_ns});
+    return is_up_;
   }
   ReplyFrame reply;
   if (is_hash_wrong) {
@@ -149,6 +195,20 @@ bool ConnectionWorker::OnFrame(std::span<std::byte> frame) {
   }
   connection_->Release(frame);
   return SendNow(header, &reply, arrival_ns);
+}
+
+void ConnectionWorker::TakeRequest(std::span<std::byte> frame, const ServiceRequest& request) {
+  request_ = request;
+  request_frame_ = frame;
+  is_outstanding_ = true;
+  io_mutex_.unlock();
+  const bool is_served = hooks_.try_serve(this);
+  io_mutex_.lock();
+  if (is_served) {
+    AnswerArrived();
+  } else {
+    hooks_.post(this);
+  }
 }
 
 void ConnectionWorker::OnBadHeader(std::span<const std::byte> frame) {
@@ -170,9 +230,11 @@ bool ConnectionWorker::SendOwedReply() {
   const bool is_bye = request_.header.type == static_cast<uint16_t>(Type::kBye);
   is_outstanding_ = false;
   last_activity_ns_ = clock_->NowNs();
-  connection_->Release(request_frame_);
   if (session_id_.load() != 0) connection_->LimitBody(contract::kMaxBodyBytes);
-  return Send(reply_) && !is_bye && !contract::ClosesConnection(reply_.code);
+  const bool stays_up = Send(reply_) && !is_bye && !contract::ClosesConnection(reply_.code);
+  hooks_.settle(&session_);
+  connection_->Release(request_frame_);
+  return stays_up;
 }
 
 bool ConnectionWorker::SendNow(const contract::FrameHeader& request, ReplyFrame* reply,
@@ -185,9 +247,9 @@ bool ConnectionWorker::SendNow(const contract::FrameHeader& request, ReplyFrame*
 }
 
 bool ConnectionWorker::Send(const ReplyFrame& reply) {
+  const ProfileRange range("reply");
   statistics_->NoteReply(reply.code, reply.frame().size());
-  const absl::Status status =
-      connection_->Send(reply.header(), reply.body(), options_.send_timeout_ms);
+  const absl::Status status = connection_->Send(reply.header(), reply.body(), send_timeout_ms_);
   if (!status.ok()) spdlog::warn("{}", std::string(status.message()));
   return status.ok();
 }

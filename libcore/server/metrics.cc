@@ -3,20 +3,15 @@
 #include <prometheus/counter.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
 
 #include <utility>
 #include <vector>
 
 #include "libcore/base/build_info.h"
+#include "libcore/server/metric_families.h"
 
 namespace tp2::server {
 namespace {
-
-using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
-using Labels = std::vector<std::pair<std::string, std::string>>;
 
 // 1 to 20 ms in steps of 8 %, so that a percentile of a card's STEP can be read to 8 %; coarse
 // around that, for the CPU.
@@ -27,33 +22,7 @@ prometheus::Histogram::BucketBoundaries StepBuckets() {
   return bounds;
 }
 
-class FamilyList {
- public:
-  // One value of a family; the family is begun when its name is new.
-  void Add(MetricType type, const std::string& name, const std::string& help, const Labels& labels,
-           double value) {
-    if (families_.empty() || families_.back().name != name) {
-      families_.push_back({.name = name, .help = help, .type = type, .metric = {}});
-    }
-    ClientMetric metric;
-    for (const auto& [key, text] : labels) metric.label.push_back({key, text});
-    metric.counter.value = metric.gauge.value = value;
-    families_.back().metric.push_back(metric);
-  }
-  void Counter(const std::string& name, const std::string& help, const Labels& labels,
-               uint64_t value) {
-    Add(MetricType::Counter, name, help, labels, static_cast<double>(value));
-  }
-  void Gauge(const std::string& name, const std::string& help, const Labels& labels, double value) {
-    Add(MetricType::Gauge, name, help, labels, value);
-  }
-  std::vector<MetricFamily>& families() { return families_; }
-
- private:
-  std::vector<MetricFamily> families_;
-};
-
-void AddHealth(const contract::HealthReply& health, FamilyList* list) {
+void AddHealth(const contract::HealthReply& health, MetricFamilies* list) {
   list->Counter("dspark_steps_total", "STEPs that reached the engine", {{"status", "ok"}},
                 health.steps - health.failed_steps);
   list->Counter("dspark_steps_total", "", {{"status", "failed"}}, health.failed_steps);
@@ -73,7 +42,7 @@ void AddHealth(const contract::HealthReply& health, FamilyList* list) {
               static_cast<double>(health.state));
 }
 
-void AddCounts(const Counts& counts, FamilyList* list) {
+void AddCounts(const Counts& counts, MetricFamilies* list) {
   for (const auto& [code, count] : counts.replies) {
     list->Counter("dspark_replies_total", "replies by code", {{"code", contract::CodeName(code)}},
                   count);
@@ -146,7 +115,7 @@ void Metrics::ObserveInsert(int64_t insert_us) {
 
 std::string Metrics::Text(const contract::HealthReply& health, const Counts& counts,
                           const contract::WorkerLimits& limits) const {
-  FamilyList list;
+  MetricFamilies list;
   AddHealth(health, &list);
   AddCounts(counts, &list);
   const BuildInfo build = GetBuildInfo();
@@ -157,10 +126,10 @@ std::string Metrics::Text(const contract::HealthReply& health, const Counts& cou
               {"config", Hex(limits.config)},
               {"numerics", Hex(limits.numerics)}},
              1);
-  for (MetricFamily& family : families_->registry.Collect()) {
-    list.families().push_back(std::move(family));
+  for (prometheus::MetricFamily& family : families_->registry.Collect()) {
+    list.AddFamily(std::move(family));
   }
-  return prometheus::TextSerializer().Serialize(list.families());
+  return list.Text();
 }
 
 }  // namespace tp2::server

@@ -1,5 +1,6 @@
 // The host's copy of the rows every slot holds, so that a failed STEP can be undone: the slot is
-// emptied and its rows are put back. Thread-compatible.
+// emptied and its rows are put back. Thread-compatible per slot: different slots may be used by
+// different threads.
 //
 // All ring rows are kept, not only the window's: a restored slot then allows the same rollbacks as
 // before the failure.

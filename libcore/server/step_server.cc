@@ -16,7 +16,8 @@ StepServer::StepServer(StepEngine* engine, const ServerOptions& options, const C
     : options_(options),
       clock_(clock),
       service_(engine, options.service, clock),
-      refusal_log_(clock) {
+      refusal_log_(clock),
+      spin_budget_(options.spin_threads) {
   loop_ns_.store(clock->NowNs());
 }
 
@@ -89,13 +90,33 @@ void StepServer::Adopt(std::unique_ptr<transport::Connection> connection) {
       ConnectionWorker::Options{.idle_close_ms = options_.service.idle_close_ms,
                                 .send_timeout_ms = options_.send_timeout_ms,
                                 .hello_ms = options_.hello_ms,
-                                .requires_secret = options_.service.secret != nullptr},
+                                .requires_secret = options_.service.secret != nullptr,
+                                .spin_ms = options_.spin_ms,
+                                .spin_budget = &spin_budget_},
       clock_, &service_.health(), &service_.statistics(),
-      [this](ConnectionWorker* worker) { Post(worker); }));
+      ConnectionWorker::Hooks{
+          .try_serve = [this](ConnectionWorker* worker) { return TryServe(worker); },
+          .settle = [this](Session* session) { service_.Settle(session); },
+          .post = [this](ConnectionWorker* worker) { Post(worker); }}));
 }
 
 void StepServer::ReapLocked() {
   std::erase_if(workers_, [](const auto& worker) { return worker->is_retired(); });
+}
+
+bool StepServer::TryServe(ConnectionWorker* worker) {
+  std::unique_lock turn(turn_mutex_, std::try_to_lock);
+  if (!turn.owns_lock() || is_turn_wanted_.load()) return false;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    if (!queue_.empty()) return false;
+  }
+  visitor_.store(worker);
+  worker->ServeHere(&service_);
+  visitor_.store(nullptr);
+  last_served_ns_.store(clock_->NowNs());
+  if (service_.must_exit() || service_.health().is_draining()) queue_changed_.notify_one();
+  return true;
 }
 
 void StepServer::Post(ConnectionWorker* worker) {
@@ -104,15 +125,29 @@ void StepServer::Post(ConnectionWorker* worker) {
   queue_changed_.notify_one();
 }
 
-ConnectionWorker* StepServer::NextWorker(int64_t wait_ms) {
+void StepServer::WaitForWork(int64_t wait_ms) {
   std::unique_lock lock(queue_mutex_);
-  const int calls_before = drain_calls_;
-  queue_changed_.wait_for(lock, std::chrono::milliseconds(wait_ms),
-                          [&] { return !queue_.empty() || drain_calls_ != calls_before; });
+  if (queue_.empty()) queue_changed_.wait_for(lock, std::chrono::milliseconds(wait_ms));
+}
+
+ConnectionWorker* StepServer::NextWorker() {
+  const std::lock_guard lock(queue_mutex_);
   if (queue_.empty()) return nullptr;
   ConnectionWorker* worker = queue_.front();
   queue_.pop_front();
   return worker;
+}
+
+std::unique_lock<std::timed_mutex> StepServer::TakeTurn() {
+  // Longer than a STEP takes: a reply that is due soon can be waited for.
+  constexpr std::chrono::milliseconds kPatience(20);
+  std::unique_lock turn(turn_mutex_, std::defer_lock);
+  while (!turn.try_lock_for(kPatience)) {
+    is_turn_wanted_.store(true);
+    if (ConnectionWorker* visitor = visitor_.load()) visitor->Attend();
+  }
+  is_turn_wanted_.store(false);
+  return turn;
 }
 
 void StepServer::ServeOne(ConnectionWorker* worker) {
@@ -120,25 +155,34 @@ void StepServer::ServeOne(ConnectionWorker* worker) {
     worker->Retire(&service_);
   } else {
     worker->Serve(&service_);
+    last_served_ns_.store(clock_->NowNs());
   }
+}
+
+bool StepServer::IsOver() {
+  if (service_.must_exit()) return true;
+  const std::lock_guard lock(queue_mutex_);
+  if (drain_calls_ == 0) return false;
+  if (drain_end_ns_ == 0) {
+    drain_end_ns_ = clock_->NowNs() + options_.drain_ms * 1'000'000;
+    service_.health().BeginDrain();
+    spdlog::info("draining: {} slots open", service_.open_slots());
+  }
+  const bool is_late = drain_calls_ > 1 || clock_->NowNs() >= drain_end_ns_;
+  return queue_.empty() && (service_.open_slots() == 0 || is_late);
 }
 
 ServeEnd StepServer::Run() {
   // Long enough to cost nothing, short enough to notice the end of a drain in time.
   constexpr int64_t kTickMs = 50;
-  int64_t drain_end_ns = 0;
-  while (!service_.must_exit()) {
-    if (ConnectionWorker* worker = NextWorker(kTickMs)) ServeOne(worker);
-    Tick();
-    const std::lock_guard lock(queue_mutex_);
-    if (drain_calls_ == 0) continue;
-    if (drain_end_ns == 0) {
-      drain_end_ns = clock_->NowNs() + options_.drain_ms * 1'000'000;
-      service_.health().BeginDrain();
-      spdlog::info("draining: {} slots open", service_.open_slots());
+  while (true) {
+    WaitForWork(kTickMs);
+    {
+      const std::unique_lock turn = TakeTurn();
+      if (ConnectionWorker* worker = NextWorker()) ServeOne(worker);
+      if (IsOver()) break;
     }
-    const bool is_over = drain_calls_ > 1 || clock_->NowNs() >= drain_end_ns;
-    if (queue_.empty() && (service_.open_slots() == 0 || is_over)) break;
+    Tick();
   }
   StopListeners();
   StopConnections();
@@ -154,6 +198,17 @@ void StepServer::Tick() {
     ReapLocked();
   }
   if (options_.tick) options_.tick();
+  UseIdleGap();
+}
+
+void StepServer::UseIdleGap() {
+  // Rounds come some 20 times a second: a gap is what is longer than a client's own pauses in one.
+  constexpr int64_t kGapNs = 5'000'000;
+  const auto is_gap = [this] { return clock_->NowNs() - last_served_ns_.load() >= kGapNs; };
+  if (!is_gap()) return;
+  const std::unique_lock turn = TakeTurn();
+  if (!is_gap() || service_.must_exit()) return;
+  service_.MaintainWhileIdle();
   if (options_.canary_ms <= 0 || service_.health().is_draining()) return;
   if (service_.health().IsOlderThan(options_.canary_ms)) (void)service_.RunCanary();
 }
@@ -212,7 +267,9 @@ void StepServer::StopConnections() {
       if (workers_.empty()) return;
       for (const auto& worker : workers_) worker->RequestStop();
     }
-    if (ConnectionWorker* worker = NextWorker(kTickMs)) ServeOne(worker);
+    WaitForWork(kTickMs);
+    const std::unique_lock turn = TakeTurn();
+    if (ConnectionWorker* worker = NextWorker()) ServeOne(worker);
   }
 }
 

@@ -1,5 +1,9 @@
 // The worker process between its sockets and its engine: one acceptor thread per listener, one
-// thread per connection, and the controller, the thread that calls Run and alone calls the engine.
+// thread per connection, and the controller, the thread that calls Run.
+//
+// One thread at a time has the engine. A connection's thread that finds it free takes its request
+// there itself, because handing it over would cost a STEP two wake-ups; requests that find it taken
+// queue for the controller, and as long as any does nobody overtakes them.
 #pragma once
 
 #include <atomic>
@@ -26,6 +30,10 @@ struct ServerOptions {
   int64_t send_timeout_ms = 3'000;
   int64_t frame_timeout_ms = 2'000;  // from a frame's first byte to its last
   int64_t hello_ms = 5'000;          // from the connect to a session
+  // A connection with an open slot is polled for so long after its last frame, by at most so many
+  // threads; 0: never.
+  int64_t spin_ms = 0;
+  int spin_threads = SpinBudget::Default();
   // Connections that a listener brings must come from here; empty: from anywhere.
   transport::NetworkList allowed_clients = {};
   // When no STEP succeeded for so long, one of our own is run (StepService::RunCanary); 0: never.
@@ -80,9 +88,19 @@ class StepServer {
   // One header that says why, then the end of the connection.
   void Refuse(transport::Connection* connection, contract::Code code);
   void AcceptLoop(transport::Listener* listener);
+  // Called by a connection's thread: see ConnectionWorker::Hooks.
+  bool TryServe(ConnectionWorker* worker);
   void Post(ConnectionWorker* worker);
   // The next worker with something to do; null when `wait_ms` passed or a drain call came in.
-  ConnectionWorker* NextWorker(int64_t wait_ms);
+  void WaitForWork(int64_t wait_ms);
+  ConnectionWorker* NextWorker();
+  // The controller's turn with the engine. While another thread is in there, whose connection then
+  // has nobody to answer it, the controller does.
+  std::unique_lock<std::timed_mutex> TakeTurn();
+  // When nobody has asked for a while; the controller's work for the engine.
+  void UseIdleGap();
+  // Whether Run ends; the caller has the turn.
+  bool IsOver();
   void Tick();
   void ServeOne(ConnectionWorker* worker);
   void StopListeners();
@@ -95,6 +113,14 @@ class StepServer {
   StepService service_;
   std::atomic<int64_t> loop_ns_{0};  // when the STEP loop last moved
   LogLimit refusal_log_;
+  SpinBudget spin_budget_;
+
+  // Held by whoever uses service_ and with it the engine.
+  std::timed_mutex turn_mutex_;
+  std::atomic<bool> is_turn_wanted_{false};          // by the controller, for too long already
+  std::atomic<ConnectionWorker*> visitor_{nullptr};  // whose own thread has the turn
+  std::atomic<int64_t> last_served_ns_{0};
+  int64_t drain_end_ns_ = 0;  // controller only
 
   std::mutex queue_mutex_;
   std::condition_variable queue_changed_;

@@ -11,6 +11,7 @@
 #include "libcore/base/entropy.h"
 #include "libcore/contract/auth.h"
 #include "libcore/contract/digests.h"
+#include "libcore/server/profile_range.h"
 
 namespace tp2::server {
 namespace {
@@ -87,6 +88,7 @@ StepService::StepService(StepEngine* engine, const ServiceOptions& options, cons
 }
 
 void StepService::Handle(Session* session, const ServiceRequest& request, ReplyFrame* reply) {
+  const ProfileRange range("request", request.header.seq);
   const bool was_final = RefuseEarly(session, request, reply);
   if (was_final) return;
   Dispatch(session, request, reply);
@@ -95,7 +97,14 @@ void StepService::Handle(Session* session, const ServiceRequest& request, ReplyF
     session->gate.Remember(request.header.seq, request.header.type, request.body_hash,
                            reply->frame());
   }
+  session->open_slots = session->grant.session == 0 ? 0 : slots_.CountOf(session->grant.session);
   UpdateUse();
+}
+
+void StepService::Settle(Session* session) {
+  const ProfileRange range("mirror");
+  for (int i = 0; i < session->unmirrored_count; ++i) mirror_.Store(session->unmirrored[i]);
+  session->unmirrored_count = 0;
 }
 
 bool StepService::RefuseEarly(Session* session, const ServiceRequest& request, ReplyFrame* reply) {
@@ -144,9 +153,9 @@ void StepService::Dispatch(Session* session, const ServiceRequest& request, Repl
     case Type::kClose:
       return Close(*session, reply);
     case Type::kInsert:
-      return Insert(*session, request, reply);
+      return Insert(session, request, reply);
     case Type::kStep:
-      return Step(*session, request, reply);
+      return Step(session, request, reply);
     case Type::kSlots:
       return ListSlots(*session, reply);
     case Type::kBye:

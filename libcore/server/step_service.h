@@ -1,6 +1,6 @@
 // What the worker answers: one request in, one reply frame out, without threads or sockets. Owns
 // the slots, the sessions' rights and the rule for failed steps; alone calls the engine.
-// Thread-compatible: the controller thread drives it.
+// Thread-compatible: one thread at a time drives it.
 #pragma once
 
 #include <array>
@@ -40,11 +40,15 @@ struct Session {
   contract::SeqGate gate;
   bool is_challenged = false;  // `challenge` waits for its one answer
   contract::Nonce challenge{};
+  int open_slots = 0;
+  // Rows that the engine took and the mirror does not have yet: they point into the request.
+  std::array<InsertRows, kMaxRequests> unmirrored;
+  int unmirrored_count = 0;
 };
 
 struct ServiceRequest {
   contract::FrameHeader header;
-  std::span<const std::byte> body;  // valid until Handle returns
+  std::span<const std::byte> body;  // valid until Settle returns
   uint64_t body_hash = 0;           // computed from the body
   int64_t arrival_ns = 0;           // when the frame was complete
 };
@@ -54,11 +58,20 @@ class StepService {
   // `engine` and `clock` outlive the service.
   StepService(StepEngine* engine, const ServiceOptions& options, const Clock* clock);
 
+  // A thread's first call, with the engine to itself.
+  void UseThread() { engine_->UseThread(); }
+
   // Types other than HEALTH and PING, whose frame is well-formed as far as the header goes.
   void Handle(Session* session, const ServiceRequest& request, ReplyFrame* reply);
+  // What can wait until the reply is sent: copies the request's rows to the mirror. Call after
+  // every Handle, before the session's next one. Touches the session's slots only and needs no turn
+  // with the engine.
+  void Settle(Session* session);
   // A STEP of our own on a slot nobody holds; false when there is none. Its failure is a failure
   // like any other, and so is a draft that differs from the first canary's.
   bool RunCanary();
+  // In a gap between requests.
+  void MaintainWhileIdle();
   // The connection is gone: closes the session's slots.
   void EndSession(Session* session);
 
@@ -84,13 +97,15 @@ class StepService {
   void Hello(Session* session, ReplyFrame* reply);
   void Open(const Session& session, const ServiceRequest& request, ReplyFrame* reply);
   void Close(const Session& session, ReplyFrame* reply);
-  void Insert(const Session& session, const ServiceRequest& request, ReplyFrame* reply);
-  void Step(const Session& session, const ServiceRequest& request, ReplyFrame* reply);
+  void Insert(Session* session, const ServiceRequest& request, ReplyFrame* reply);
+  void Step(Session* session, const ServiceRequest& request, ReplyFrame* reply);
   void ListSlots(const Session& session, ReplyFrame* reply);
 
+  absl::Status InsertInEngine(const InsertRows& rows);
+  absl::StatusOr<StepOutputs> StepInEngine(const contract::StepMessage& step);
   StepRequest EngineRequest(const contract::StepMessage& step);
-  void AcceptStep(const contract::StepVerdict& verdict, const StepOutputs& outputs,
-                  ReplyFrame* reply, contract::StepReply* body);
+  void AcceptStep(Session* session, const contract::StepVerdict& verdict,
+                  const StepOutputs& outputs, ReplyFrame* reply, contract::StepReply* body);
   void FailStep(const absl::Status& status, ReplyFrame* reply, contract::StepReply* body);
 
   // Books a failure: strike, poison or exit. Returns the code of the reply.

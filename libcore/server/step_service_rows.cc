@@ -8,6 +8,7 @@
 
 #include "libcore/base/error.h"
 #include "libcore/base/status_macros.h"
+#include "libcore/server/profile_range.h"
 #include "libcore/server/step_service.h"
 
 namespace tp2::server {
@@ -45,10 +46,10 @@ contract::StepReplyEntry EntryReply(const EntryOutput& output, const contract::S
 
 }  // namespace
 
-void StepService::Insert(const Session& session, const ServiceRequest& request, ReplyFrame* reply) {
+void StepService::Insert(Session* session, const ServiceRequest& request, ReplyFrame* reply) {
   const contract::InsertMessage& insert = body_.insert;
   SlotWindow after;
-  const Code code = contract::ValidateInsert(insert, limits_, session.grant, slots_, &after);
+  const Code code = contract::ValidateInsert(insert, limits_, session->grant, slots_, &after);
   if (code != Code::kOk) return reply->Refuse(code);
   if (IsBudgetSpent(request)) return reply->Refuse(Code::kDeadline);
   const InsertRows rows{.slot = insert.slot,
@@ -57,7 +58,7 @@ void StepService::Insert(const Session& session, const ServiceRequest& request, 
                         .row_count = insert.rows,
                         .values = RowValues(insert.row_area, 0, insert.row_area.size())};
   const int64_t begin_ns = clock_->NowNs();
-  absl::Status status = engine_->Insert(rows);
+  absl::Status status = InsertInEngine(rows);
   if (status.ok() && !(engine_->window(insert.slot) == after)) {
     status = MakeError(absl::StatusCode::kInternal,
                        {.what = "slot window", .expected = "the contract's", .got = "another"});
@@ -69,7 +70,7 @@ void StepService::Insert(const Session& session, const ServiceRequest& request, 
     }
     return reply->Refuse(refusal);
   }
-  mirror_.Store(rows);
+  session->unmirrored[session->unmirrored_count++] = rows;
   slots_.SetWindow(insert.slot, after);
   health_.NoteInsert();
   metrics_.ObserveInsert((clock_->NowNs() - begin_ns) / 1000);
@@ -80,6 +81,16 @@ void StepService::Insert(const Session& session, const ServiceRequest& request, 
        .length = static_cast<uint64_t>(after.length()),
        .insert_us = Us32(clock_->NowNs() - begin_ns)},
       reply->Body(contract::kInsertReplyBytes));
+}
+
+absl::Status StepService::InsertInEngine(const InsertRows& rows) {
+  const ProfileRange range("insert", static_cast<uint64_t>(rows.position));
+  return engine_->Insert(rows);
+}
+
+absl::StatusOr<StepOutputs> StepService::StepInEngine(const contract::StepMessage& step) {
+  const ProfileRange range("step", step.round);
+  return engine_->Step(EngineRequest(step));
 }
 
 StepRequest StepService::EngineRequest(const contract::StepMessage& step) {
@@ -99,14 +110,14 @@ StepRequest StepService::EngineRequest(const contract::StepMessage& step) {
           .wants_margins = (step.flags & contract::kStepWantMargin) != 0};
 }
 
-void StepService::Step(const Session& session, const ServiceRequest& request, ReplyFrame* reply) {
+void StepService::Step(Session* session, const ServiceRequest& request, ReplyFrame* reply) {
   const contract::StepMessage& step = body_.step;
   // The decoder could not read the entries of an impossible count.
   if (step.entry_count < 1 || step.entry_count > kMaxRequests) {
     return reply->Refuse(Code::kBadRequest);
   }
   const contract::StepVerdict verdict =
-      contract::ValidateStep(step, limits_, session.grant, slots_);
+      contract::ValidateStep(step, limits_, session->grant, slots_);
   if (verdict.code != Code::kOk && verdict.code != Code::kBadEntry) {
     return reply->Refuse(verdict.code);
   }
@@ -128,10 +139,10 @@ void StepService::Step(const Session& session, const ServiceRequest& request, Re
   } else if (IsBudgetSpent(request)) {
     return reply->Refuse(Code::kDeadline);
   } else {
-    const absl::StatusOr<StepOutputs> outputs = engine_->Step(EngineRequest(step));
+    const absl::StatusOr<StepOutputs> outputs = StepInEngine(step);
     const int64_t end_ns = clock_->NowNs();
     body.total_us = Us32(end_ns - begin_ns);
-    trace_.Add({.session = session.grant.session,
+    trace_.Add({.session = session->grant.session,
                 .round = step.round,
                 .trace_id = request.header.trace_id,
                 .entries = step.entry_count,
@@ -144,7 +155,7 @@ void StepService::Step(const Session& session, const ServiceRequest& request, Re
                 .draft_ns = outputs.ok() ? outputs->draft_ns : 0,
                 .end_ns = end_ns});
     if (outputs.ok()) {
-      AcceptStep(verdict, *outputs, reply, &body);
+      AcceptStep(session, verdict, *outputs, reply, &body);
     } else {
       FailStep(outputs.status(), reply, &body);
     }
@@ -153,8 +164,9 @@ void StepService::Step(const Session& session, const ServiceRequest& request, Re
   contract::EncodeStepReply(body, reply->Body(contract::StepReplyBytes(body.entry_count)));
 }
 
-void StepService::AcceptStep(const contract::StepVerdict& verdict, const StepOutputs& outputs,
-                             ReplyFrame* reply, contract::StepReply* body) {
+void StepService::AcceptStep(Session* session, const contract::StepVerdict& verdict,
+                             const StepOutputs& outputs, ReplyFrame* reply,
+                             contract::StepReply* body) {
   const contract::StepMessage& step = body_.step;
   bool is_consistent = outputs.entries.size() == step.entry_count;
   for (int i = 0; is_consistent && i < step.entry_count; ++i) {
@@ -168,7 +180,7 @@ void StepService::AcceptStep(const contract::StepVerdict& verdict, const StepOut
   }
   for (int i = 0; i < step.entry_count; ++i) {
     const int slot = step.entries[i].slot;
-    mirror_.Store(engine_entries_[i].rows);
+    session->unmirrored[session->unmirrored_count++] = engine_entries_[i].rows;
     slots_.SetWindow(slot, verdict.after[i]);
     body->entries[i] = EntryReply(outputs.entries[i], step);
     body->entries[i].slot = static_cast<uint16_t>(slot);
@@ -267,6 +279,11 @@ bool StepService::RunCanary() {
                                              : block.status());
   }
   return true;
+}
+
+void StepService::MaintainWhileIdle() {
+  const absl::Status status = engine_->MaintainWhileIdle();
+  if (!status.ok()) (void)NoteFailure(/*is_step=*/false, status);
 }
 
 contract::Code StepService::RestoreSlot(int slot) {

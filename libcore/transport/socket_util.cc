@@ -64,6 +64,14 @@ void TuneSocket(int fd) {
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   const int user_timeout_ms = 3000;
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout_ms, sizeof(user_timeout_ms));
+  // A peer whose machine or cable is gone says nothing: asked every second, given up after three.
+  // Without this only the idle limit of the layer above would find out.
+  const int interval_s = 1;
+  const int probes = 2;
+  (void)::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &interval_s, sizeof(interval_s));
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
   const int flags = ::fcntl(fd, F_GETFL);
   (void)::fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }

@@ -20,7 +20,8 @@ TcpConnection::TcpConnection(UniqueFd socket, std::string peer, const FrameRule&
       socket_(std::move(socket)),
       wake_fd_(MakeWakeFd()),
       buffers_(rule.header_bytes + rule.max_body_bytes),
-      max_body_bytes_(rule.max_body_bytes) {}
+      max_body_bytes_(rule.max_body_bytes),
+      spin_us_(rule.spin_us) {}
 
 void TcpConnection::LimitBody(size_t max_body_bytes) {
   max_body_bytes_ = std::min(max_body_bytes, rule_.max_body_bytes);
@@ -74,7 +75,10 @@ bool TcpConnection::WaitOrReport(int64_t deadline_ms, Received* report) {
 Received TcpConnection::Receive(int64_t timeout_ms) {
   const int64_t deadline_ms = DeadlineFrom(timeout_ms);
   const SteadyClock clock;
-  const int64_t spin_end_ns = rule_.spin_us > 0 ? clock.NowNs() + rule_.spin_us * 1000 : 0;
+  // No longer than the caller waits; whoever dribbles is not polled past its frame's deadline
+  // either, as long as spins are shorter than that.
+  const int64_t spin_us = timeout_ms < 0 ? spin_us_ : std::min(spin_us_, timeout_ms * 1000);
+  const int64_t spin_end_ns = spin_us > 0 ? clock.NowNs() + spin_us * 1000 : 0;
   while (true) {
     if (is_woken_.exchange(false)) {
       DrainWakeFd(wake_fd_.get());
@@ -99,7 +103,7 @@ Received TcpConnection::Receive(int64_t timeout_ms) {
       case Progress::kWouldBlock:
         break;
     }
-    if (rule_.spin_us > 0 && clock.NowNs() < spin_end_ns) continue;
+    if (spin_us > 0 && clock.NowNs() < spin_end_ns) continue;
     Received report;
     if (WaitOrReport(deadline_ms, &report)) return report;
   }

@@ -55,6 +55,8 @@ class Connection {
   // The largest body from the next frame on; the rule's limit, until this is called, and never
   // more. A stranger gets less room than a client.
   virtual void LimitBody(size_t max_body_bytes) = 0;
+  // From the next Receive on: how long it polls before it sleeps. The rule's, until this is called.
+  virtual void SpinFor(int64_t spin_us) = 0;
   virtual void Release(std::span<std::byte> frame) = 0;
 
   // Sends header and body as one frame, or fails with kDeadlineExceeded or kUnavailable; after a

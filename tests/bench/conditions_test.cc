@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "libcore/bench/result.h"
 
@@ -47,6 +48,27 @@ TEST(Conditions, TakeTheCardsStateAtBothEnds) {
   EXPECT_EQ(json["nvml"]["end"]["cards"][0]["clock_reasons"], 4);
   EXPECT_EQ(json["card"]["uuid"], kUuid);
   EXPECT_TRUE(json["nvml_error"].is_null());
+}
+
+TEST(Conditions, OfAPairCountTheLinkErrorsOfEachRank) {
+  constexpr char kOther[] = "GPU-7744b44b-0000-0000-0000-000000000000";
+  const FakeDriver driver(
+      "cards = 2\ncard0.uuid = GPU-c4e7a371-0000-0000-0000-000000000000\ncard0.name = Fake\n"
+      "card0.links = 1\ncard0.link0.replay = 5, 5\ncard0.link0.recovery = 0\n"
+      "card0.link0.crc_flit = 0\ncard0.link0.crc_data = 0\n"
+      "card1.uuid = GPU-7744b44b-0000-0000-0000-000000000000\ncard1.name = Fake\n"
+      "card1.links = 1\ncard1.link0.replay = 5, 7\ncard1.link0.recovery = 0\n"
+      "card1.link0.crc_flit = 0, 1\ncard1.link0.crc_data = 0\n");
+  // Rank 0 is the driver's second card.
+  CardFacts other = Card();
+  other.uuid = kOther;
+  Conditions conditions(std::vector<CardFacts>{other, Card()}, driver.path());
+  const Json json = conditions.Finish();
+  ASSERT_TRUE(json["nvml"].is_object()) << json.dump(1);
+  EXPECT_EQ(json["card"]["uuid"], kOther);
+  EXPECT_EQ(json["cards"][1]["uuid"], kUuid);
+  EXPECT_EQ(json["nvml"]["start"]["cards"][0]["uuid"], kOther);
+  EXPECT_EQ(json["nvml"]["link_errors"], Json({3, 0}));
 }
 
 TEST(Conditions, SayWhyADriverTellsNothing) {

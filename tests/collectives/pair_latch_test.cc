@@ -54,6 +54,30 @@ void ExpectRefusesEverything(PairLatch& latch, FakeDevice& device) {
   EXPECT_TRUE(latch.is_poisoned());
 }
 
+TEST(PairLatch, AnIdleGapResetsOnceHalfOfTheOperationsAreUsed) {
+  FakeDevice device;
+  PairLatch latch({.max_epoch = 100, .reset_after = 40}, device.Hooks());
+  EXPECT_TRUE(latch.BeforeLaunch(20).ok());
+  EXPECT_TRUE(latch.MaintainWhileIdle().ok());
+  EXPECT_TRUE(device.calls.empty()) << "nothing to do yet";
+  EXPECT_TRUE(latch.BeforeLaunch(1).ok());
+  EXPECT_TRUE(latch.MaintainWhileIdle().ok());
+  EXPECT_THAT(device.calls, ElementsAre("idle", "read", "idle", "clear"));
+  EXPECT_TRUE(latch.BeforeLaunch(40).ok()) << "all of them are there again";
+  EXPECT_EQ(device.calls.size(), 4u) << "and no launch reset for them";
+}
+
+TEST(PairLatch, AnIdleGapDoesNotClearAnErrorThatNobodyHasSeen) {
+  FakeDevice device;
+  PairLatch latch({.max_epoch = 100, .reset_after = 40}, device.Hooks());
+  EXPECT_TRUE(latch.BeforeLaunch(30).ok());
+  device.errors = {0, kPeerTimeout};
+  EXPECT_EQ(latch.MaintainWhileIdle().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(device.calls, ElementsAre("idle", "read"));
+  EXPECT_TRUE(latch.needs_reset());
+  EXPECT_TRUE(latch.MaintainWhileIdle().ok()) << "the failure is known: whoever saw it resets";
+}
+
 TEST(PairLatch, HealthyStepsTouchNothingButIdleAndErrorWords) {
   FakeDevice device;
   PairLatch latch({}, device.Hooks());

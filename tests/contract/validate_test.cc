@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <span>
+#include <vector>
+
 #include "libcore/contract/codec.h"
 #include "tests/support/contract_bytes.h"
 
@@ -424,6 +428,31 @@ TEST_F(ValidateRowsTest, StepKeepsRoomForTheBlock) {
 TEST_F(ValidateRowsTest, StepNamesASlotThatNeedsResync) {
   slots_.MarkNeedsResync(0);
   ExpectEntry(0, Code::kNeedsResync);
+}
+
+TEST(AllFinite, FindsInfinitiesAndNansAtEveryPlaceOfEveryLength) {
+  constexpr uint16_t kLargest = 0x7F7F;
+  for (const size_t count : {0u, 1u, 7u, 31u, 32u, 33u, 64u, 100u}) {
+    std::vector<uint16_t> rows(count, kLargest);
+    const auto bytes = [&rows] { return std::as_bytes(std::span(rows)); };
+    EXPECT_TRUE(AllFinite(bytes())) << count;
+    for (uint16_t& value : rows) {
+      for (const uint16_t bad : {0x7F80, 0xFF80, 0x7F81, 0x7FC0, 0xFFFF}) {
+        value = bad;
+        EXPECT_FALSE(AllFinite(bytes())) << count << " " << bad;
+      }
+      value = 0xFF7F;
+    }
+    EXPECT_TRUE(AllFinite(bytes())) << count;
+  }
+}
+
+TEST(AllFinite, KnowsEveryValue) {
+  std::vector<uint16_t> rows(64);
+  for (int value = 0; value <= 0xFFFF; ++value) {
+    rows[37] = static_cast<uint16_t>(value);
+    EXPECT_EQ(AllFinite(std::as_bytes(std::span(rows))), (value & 0x7F80) != 0x7F80) << value;
+  }
 }
 
 }  // namespace

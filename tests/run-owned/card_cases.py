@@ -59,9 +59,10 @@ def wrong_order(bench):
 
 @case('27', 'a card that vanishes: telemetry says so, the job goes on')
 def card_lost(bench):
-    process = bench.start_waiting(
-        'import time; print("run" "ning", flush=True); time.sleep(1); raise SystemExit(4)')
+    process = bench.start_waiting(bench.patient_job(4))
     bench.set_cards(script(card1__code=15))
+    wait_for(lambda: 'telemetry lost' in bench.log_text(), 'the log says lost')
+    bench.release()
     bench.finish(process, 4)
     summary = bench.expect_verdict('child')
     warnings = summary['warnings']
@@ -127,7 +128,7 @@ def hang_at_start(bench):
     bench.set_cards(script(init__hang_ms=60000))
     begin = time.monotonic()
     refused(bench, 'within 400 ms', options=('--nvml-timeout-ms', '400'))
-    check(time.monotonic() - begin < 5, 'it waits for NVML')
+    bench.check_time(time.monotonic() - begin < 5, 'it waits for NVML')
 
 
 @case('31', 'NVML that hangs later is stale and delays neither the permit nor the end')
@@ -138,7 +139,9 @@ def hang_later(bench):
     begin = time.monotonic()
     bench.set_permit('owner=SOMEBODY\n')
     bench.finish(process, 123)
-    check(time.monotonic() - begin < 2.5, 'the end waits for NVML')
+    # The call sleeps for a minute.
+    check(time.monotonic() - begin < 50, 'the end waits for NVML')
+    bench.check_time(time.monotonic() - begin < 2.5, 'the end waits for NVML')
 
 
 @case('31', '--require-telemetry ends the job when NVML hangs')
@@ -199,7 +202,8 @@ def telemetry(bench):
     bench.set_cards(script(card0__reasons='0x4,0x4,0x0'))
     check(bench.run('import time; time.sleep(1)')[0] == 0, 'runs')
     samples = bench.samples()
-    check(9 <= len(samples) <= 13, f'{len(samples)} samples of 100 ms in 1 s')
+    check(len(samples) >= 2, f'{len(samples)} samples')
+    bench.check_time(9 <= len(samples) <= 13, f'{len(samples)} samples of 100 ms in 1 s')
     card = samples[0]['cards'][0]
     for key in ('power_mw', 'power_average_mw', 'power_limit_mw', 'sm_clock_mhz', 'memory_clock_mhz',
                 'temperature_c', 'pstate', 'clock_reasons', 'gpu_utilization_pct', 'memory_used_bytes'):
@@ -208,13 +212,16 @@ def telemetry(bench):
     summary = bench.summary()
     check(summary['power_sum_max_mw'] == 702000, str(summary['power_sum_max_mw']))
     total = summary['cards'][0]['telemetry']
-    check(total['max']['power_mw'] == 351000 and 0 < total['clock_reason_share']['sw_power_cap'] < 0.5, str(total))
+    check(total['max']['power_mw'] == 351000, str(total))
+    bench.check_time(0 < total['clock_reason_share']['sw_power_cap'] < 0.5, str(total))
 
 
 @case('B29', 'NVML that turns to unknown errors: the job goes on and telemetry says so')
 def unknown_error(bench):
-    process = bench.start_waiting('import time; print("run" "ning", flush=True); time.sleep(0.6)')
+    process = bench.start_waiting(bench.patient_job(0))
     bench.set_cards(script(card0__code=999))
+    wait_for(lambda: 'telemetry lost' in bench.log_text(), 'the log says lost')
+    bench.release()
     bench.finish(process, 0)
     check(bench.summary()['is_telemetry_lost'], 'lost')
 

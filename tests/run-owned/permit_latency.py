@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""From the withdrawal of the permit to SIGTERM in the job: the job writes the time at which it got the
-signal. Withdrawn in turn by replacement, removal, truncation and a renamed directory.
+"""From the withdrawal of the permit to SIGTERM in the job: the job writes the time at which it got the signal.
+Withdrawn in turn by replacement, removal, truncation and a renamed directory.
 
 usage: permit_latency.py BIN_DIR [--runs N]
 promise: p50 at most 0.15 s, maximum 0.5 s
@@ -46,16 +46,20 @@ def main():
     parser.add_argument('bin_dir')
     parser.add_argument('--runs', type=int, default=200)
     arguments = parser.parse_args()
+    load_before = os.getloadavg()[0]
     took = [one(arguments.bin_dir, number) for number in range(arguments.runs)]
     for way, name in enumerate(WAYS):
         part = sorted(took[way::len(WAYS)])
-        print(f'# {name:<10} p50 {part[len(part) // 2] * 1e3:6.1f} ms  maximum {part[-1] * 1e3:6.1f} ms')
+        if part:
+            print(f'{name:<10} p50 {part[len(part) // 2] * 1e3:6.1f} ms  maximum {part[-1] * 1e3:6.1f} ms')
     took.sort()
     p50, worst = took[len(took) // 2], took[-1]
     print(f'{arguments.runs} withdrawals: permit to SIGTERM p50 {p50 * 1e3:.0f} ms, p90 '
-          f'{took[len(took) * 9 // 10] * 1e3:.0f} ms, maximum {worst * 1e3:.0f} ms; load {os.getloadavg()[0]:.1f} on '
-          f'{os.cpu_count()} cores')
-    return 0 if p50 <= 0.15 and worst <= 0.5 else 1
+          f'{took[len(took) * 9 // 10] * 1e3:.0f} ms, maximum {worst * 1e3:.0f} ms; load {load_before:.1f} to '
+          f'{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores')
+    is_kept = p50 <= 0.15 and worst <= 0.5
+    print(f'promised p50 at most 150 ms, maximum 500 ms: {"kept" if is_kept else "BROKEN"}')
+    return 0 if is_kept else 1
 
 
 if __name__ == '__main__':

@@ -62,8 +62,9 @@ serve="$bin/dspark-serve --model $golden --backend cpu --listen 127.0.0.1:$port"
 make_unit worker "$serve --admin 127.0.0.1:$((port + 1))"
 make_unit usage "$serve --admin off --tp 9"
 make_unit taken "$serve --admin off"
-make_unit strikes "$bin/failing_worker $((port + 2))"
-sed -i 's/^Type=notify/Type=exec/;/^WatchdogSec/d' "$scratch/units/strikes.service"
+make_unit strikes \
+  "$bin/faulty_serve --model $golden --backend cpu --listen 127.0.0.1:$((port + 2)) --admin off"
+sed -i "s|^Type=notify|WorkingDirectory=$scratch\n&|" "$scratch/units/strikes.service"
 
 /lib/systemd/systemd --user >"$scratch/manager.log" 2>&1 &
 property() { systemctl --user show --property "$2" --value "$1"; }
@@ -127,27 +128,15 @@ done
 
 systemctl --user start strikes.service
 struck=$(property strikes MainPID)
-PYTHONPATH=$source_dir/scripts "$python" - >"$scratch/strikes.log" 2>&1 <<'PYTHON' || fail "strikes"
-import os, time
-from dspark_client import Client, Refused
-for _ in range(100):
-    try:
-        worker = Client('127.0.0.1:%d' % (int(os.environ['DSPARK_PORT']) + 2))
-        break
-    except OSError:
-        time.sleep(0.05)
-slot = worker.open()
-for _ in range(3):
-    try:
-        worker.step([slot.part([[0] * worker.row_values], 1)])
-        raise SystemExit('a failing engine drafted')
-    except Refused as refused:
-        assert refused.code == 'INTERNAL', refused
-PYTHON
+(cd "$scratch" && PYTHONPATH=$source_dir/scripts "$python" \
+  "$source_dir/tests/serve/fault_client.py" fail 127.0.0.1:$((port + 2)) cancel 3) \
+  >"$scratch/strikes.log" 2>&1 || fail "strikes"
 is_restarted() {
   [[ $(property strikes NRestarts) -ge 1 && $(property strikes MainPID) != "$struck" ]]
 }
 wait_for 10 is_restarted || fail "three strikes were not restarted"
+strikes_run() { [[ $(property strikes SubState) == running ]]; }
+wait_for 10 strikes_run || fail "not back after three strikes"
 
 "$source_dir/scripts/stop_tp2.sh" --user --unit worker.service || fail "stop"
 [[ $(property worker ExecMainStatus) == 0 ]] || fail "the drained worker's code"

@@ -13,13 +13,19 @@ clean_up() {
 trap clean_up EXIT
 fail() { echo "FAIL: $*" >&2; tail -n 50 "$scratch"/*.log >&2; exit 1; }
 
-# start_worker MODEL_DIR ARGUMENTS...: sets `worker` (pid), `address` and, unless off, `admin`.
+# start_worker MODEL_DIR ARGUMENTS...: sets `worker` (pid), `address` and, unless off, `admin`. The
+# program is `serve`, its stderr goes to `worker_errors`; "closed": it has none.
 start_worker() {
   local model=$1
   shift
   : >"$scratch/worker.log"
-  "$bin/dspark-serve" --model "$model" --backend cpu --listen "$listen" --admin 127.0.0.1:0 "$@" \
-    >"$scratch/worker.log" 2>"$scratch/errors.log" </dev/null &
+  local command=("$bin/${serve-dspark-serve}" --model "$model" --backend cpu --listen "$listen"
+    --admin 127.0.0.1:0 "$@")
+  if [[ ${worker_errors-} == closed ]]; then
+    "${command[@]}" >"$scratch/worker.log" 2>&- </dev/null &
+  else
+    "${command[@]}" >"$scratch/worker.log" 2>"${worker_errors-$scratch/errors.log}" </dev/null &
+  fi
   worker=$!
   for _ in $(seq 300); do
     address=$(sed -n 's/^ready .*listening on //p' "$scratch/worker.log")

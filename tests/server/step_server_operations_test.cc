@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <string>
+#include <thread>
 
 #include "libcore/base/json.h"
 #include "libcore/server/admin_pages.h"
@@ -87,6 +91,111 @@ TEST_P(StepServerOperations, AnIdleWorkerDraftsACanaryAndKeepsItsSlotsAsTheyWere
   EXPECT_EQ(running_->server().NotReadyReason(), "");
   const auto again = client->Step(StepMaker().Add(slot, 3, 0).message());
   ExpectSameDrafts(again->value->entries[0], Expected(0, 3, 7, 5));
+}
+
+TEST_P(StepServerOperations, TheEngineIsMaintainedInGapsAndNotBetweenStepsThatFollowEachOther) {
+  Start();
+  auto client = running_->NewSession();
+  const ClientSlot slot = OpenSlot(*client);
+  while (engine().maintained < 3) std::this_thread::yield();
+  EXPECT_EQ(client->Step(StepMaker().Add(slot, 0, 1).message())->code, Code::kOk);
+  engine().failing_maintenance = 1;
+  while (client->Health()->value->failures_in_a_row == 0) std::this_thread::yield();
+  EXPECT_EQ(client->Step(StepMaker().Add(slot, 1, 1).message())->code, Code::kOk);
+  EXPECT_EQ(client->Health()->value->failures_in_a_row, 0u);
+}
+
+TEST_P(StepServerOperations, EveryThreadThatEntersTheEngineIsMadeKnownToItOnce) {
+  Start();
+  auto first = running_->NewSession();
+  auto second = running_->NewSession();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(first->Slots()->code, Code::kOk);
+  EXPECT_EQ(second->Slots()->code, Code::kOk);
+  // The controller runs on a thread of its own and takes over whatever finds the engine taken.
+  EXPECT_GE(engine().threads_used, 1);
+  EXPECT_LE(engine().threads_used, 3);
+}
+
+TEST_P(StepServerOperations, AConnectionWhoseOwnThreadIsInALongStepStillAnswersPings) {
+  Start();
+  engine().step_ms = 400;
+  auto client = running_->NewSession();
+  const ClientSlot slot = OpenSlot(*client);
+  StepMaker step;
+  contract::StepMessage& message = step.Add(slot, 0, 1).message();
+  std::array<std::byte, contract::StepHeadBytes(1)> head;
+  EncodeStepHead(message, head);
+  const auto header = client->NextHeader(contract::Type::kStep);
+  ASSERT_TRUE(client->Send({.header = header, .head = head, .rows = message.row_area}).ok());
+  while (engine().steps_started == 0) std::this_thread::yield();
+  for (int i = 0; i < 3; ++i) {
+    const auto ping = client->Ping({});
+    ASSERT_TRUE(ping.ok());
+    EXPECT_EQ(ping->header.type, static_cast<uint16_t>(contract::Type::kPing) | 0x8000);
+  }
+  EXPECT_EQ(client->Receive()->code(), Code::kOk);
+}
+
+// The watchdog is fed by ticks: an engine that hangs in a connection's thread must stop them too.
+TEST_P(StepServerOperations, NoTickComesWhileAStepHangsInAConnectionsThread) {
+  std::atomic<int> ticks{0};
+  ServerOptions options;
+  options.tick = [&ticks] { ++ticks; };
+  Start(options);
+  auto client = running_->NewSession();
+  const ClientSlot slot = OpenSlot(*client);
+  engine().step_ms = 1000;
+  auto step = std::async(std::launch::async,
+                         [&] { return client->Step(StepMaker().Add(slot, 0, 1).message())->code; });
+  while (engine().steps_started == 0) std::this_thread::yield();
+  // A tick that was on its way when the STEP began may still come.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const int before = ticks;
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  const int during = ticks;
+  if (step.wait_for(std::chrono::seconds(0)) == std::future_status::timeout) {
+    EXPECT_EQ(during, before);
+  }
+  EXPECT_EQ(step.get(), Code::kOk);
+  while (ticks == during) std::this_thread::yield();
+}
+
+TEST_P(StepServerOperations, AClientThatLeavesDuringItsOwnLongStepLeavesNothingBehind) {
+  Start();
+  engine().step_ms = 200;
+  auto other = running_->NewSession();
+  for (int i = 0; i < 3; ++i) {
+    auto client = running_->NewSession();
+    const ClientSlot slot = OpenSlot(*client);
+    StepMaker step;
+    contract::StepMessage& message = step.Add(slot, 0, 1).message();
+    std::array<std::byte, contract::StepHeadBytes(1)> head;
+    EncodeStepHead(message, head);
+    const int before = engine().steps_started;
+    const auto header = client->NextHeader(contract::Type::kStep);
+    ASSERT_TRUE(client->Send({.header = header, .head = head, .rows = message.row_area}).ok());
+    while (engine().steps_started == before) std::this_thread::yield();
+    client.reset();
+    while (other->Health()->value->open_slots != 0) std::this_thread::yield();
+  }
+  EXPECT_EQ(other->Slots()->code, Code::kOk);
+}
+
+TEST_P(StepServerOperations, SpinningConnectionsDraftTheSameAndSleepWithoutSlots) {
+  ServerOptions options;
+  options.spin_ms = 20;
+  options.spin_threads = 1;
+  Start(options);
+  auto alice = running_->NewSession();
+  auto bob = running_->NewSession();
+  const ClientSlot a = OpenSlot(*alice);
+  const ClientSlot b = OpenSlot(*bob, 50);
+  for (int i = 0; i < 20; ++i) {
+    const auto first = alice->Step(StepMaker().Add(a, i, 1).message());
+    const auto second = bob->Step(StepMaker().Add(b, 50 + i, 1, 7, 1).message());
+    ExpectSameDrafts(first->value->entries[0], Expected(0, i + 1, 7, 5));
+    ExpectSameDrafts(second->value->entries[0], Expected(50, i + 1, 7, 5, 1));
+  }
 }
 
 TEST_P(StepServerOperations, CanariesThatFailAreStrikes) {

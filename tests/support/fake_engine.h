@@ -45,11 +45,20 @@ class FakeEngine final : public StepEngine {
   std::atomic<bool> dies_on_failure{false};
   std::atomic<int64_t> step_ms{0};
   std::atomic<int> steps_started{0};
+  std::atomic<int> maintained{0};
+  std::atomic<int> failing_maintenance{0};  // the next n MaintainWhileIdle fail
+  std::atomic<int> threads_used{0};         // that called UseThread
 
   EngineInfo& mutable_info() { return info_; }
   const EngineInfo& info() const override { return info_; }
   bool is_healthy() const override { return is_healthy_; }
   const SlotWindow& window(int slot) const override { return slots_[slot].window; }
+
+  void UseThread() override { ++threads_used; }
+  absl::Status MaintainWhileIdle() override {
+    ++maintained;
+    return TakeFailure(&failing_maintenance) ? Failure() : absl::OkStatus();
+  }
 
   absl::Status ResetSlot(int slot, int64_t base) override {
     if (TakeFailure(&failing_resets)) return Failure();

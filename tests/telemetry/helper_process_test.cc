@@ -2,31 +2,15 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
+#include "tests/support/fake_library.h"
 
 namespace tp2::telemetry {
 namespace {
 
+using testing::FakeLibrary;
+
 constexpr int kWaitMs = 5000;
-
-// A copy of the fake library with a script of its own.
-class FakeLibrary {
- public:
-  explicit FakeLibrary(const std::string& script) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "fake-nvml.XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-    std::filesystem::copy_file(std::string(TP2_BIN_DIR) + "/fake_nvml.so", path());
-    std::ofstream(path() + ".script") << script;
-  }
-  ~FakeLibrary() { std::filesystem::remove_all(folder_); }
-  std::string path() const { return folder_ + "/libnvidia-ml.so.1"; }
-
- private:
-  std::string folder_;
-};
 
 constexpr char kOneCard[] =
     "cards = 1\ncard0.uuid = GPU-c4e7a371-1111-2222-3333-444455556666\n"

@@ -21,6 +21,10 @@ for ((card = 0; card < CARDS; ++card)); do
  1980 MHz, 36, 0x1"
 done
 TOOL
+# The script waits a while for a job to be at work; stand-ins are.
+tool path/sleep <<'TOOL'
+exec /bin/sleep 0.05
+TOOL
 for name in math_test exl3_test dspark-pack p2p-lifecycle; do
   tool $name <<'TOOL'
 exit 0
@@ -36,6 +40,29 @@ done
 tool tp2-bench <<'TOOL'
 if [[ $* == *--version* ]]; then echo "tp2-bench 0.1.0"; fi
 if [[ $1 == insert ]]; then exit "$INSERT_CODE"; fi
+if [[ $1 == pair ]]; then exit "$PAIR_CODE"; fi
+TOOL
+# Does what gpu_qualify.sh relies on: the job while the permit lasts, log, summary, exit code.
+tool run-owned <<'TOOL'
+while [[ $1 != -- ]]; do
+  case $1 in
+    --gpus) gpus=$2 ;;
+    --permit) permit=$2 ;;
+    --log) log=$2 ;;
+  esac
+  shift
+done
+shift
+[[ $gpus == GPU-0,GPU-1 ]] && grep -q RX-TP2SAFE "$permit" || exit 125
+echo '# job started' >"$log"
+verdict=child code=0
+"$@" || code=$?
+if [[ $* == *--replays* ]]; then
+  until grep -q SOMEBODY "$permit"; do sleep 0.05; done
+  verdict=permit_withdrawn code=$WITHDRAWN_CODE
+fi
+echo "{ \"verdict\": \"$verdict\"}" >"$log.summary.json"
+exit $code
 TOOL
 tool tp2-parity <<'TOOL'
 digest=abcd
@@ -44,12 +71,15 @@ echo "one-card $digest 41"
 [[ $* != *--digest* || $digest == abcd ]]
 TOOL
 
+parts=all
 # expect NAME EXIT_CODE TEXT [VARIABLE=VALUE...]
 expect() {
-  local code=0 out=$bundle/out
+  local code=0 out=$bundle/out selection=()
+  if [[ $parts != all ]]; then selection=(--only "$parts"); fi
   rm -rf "$out"
-  env PATH="$bundle/path:$PATH" NO_CARD=no CARDS=1 SKIPPED_TESTS=0 INSERT_CODE=0 EAGER_DIGEST=abcd \
-    "${@:4}" bash "$bundle/gpu_qualify.sh" --out "$out" >"$bundle/log" 2>&1 || code=$?
+  env PATH="$bundle/path:$PATH" NO_CARD=no CARDS=1 SKIPPED_TESTS=0 INSERT_CODE=0 PAIR_CODE=0 \
+    WITHDRAWN_CODE=123 EAGER_DIGEST=abcd "${@:4}" \
+    bash "$bundle/gpu_qualify.sh" --out "$out" "${selection[@]}" >"$bundle/log" 2>&1 || code=$?
   if ((code != $2)) || ! grep -q "$3" "$bundle/log"; then
     echo "$1: expected exit $2 and '$3', got exit $code and:"
     cat "$bundle/log"
@@ -63,6 +93,13 @@ expect "all is well" 0 "0 failed"
 grep -q '"ran": 3, "passed": 3, "skipped": 0' "$bundle/out/gpu_tests.json"
 grep -q '"run": "medium_grid".*"is_equal": true' "$bundle/out/bits.json"
 expect "two cards" 0 "PASS  pair_test" CARDS=2
+grep -q '"check": "owned_withdrawn", "verdict": "pass"' "$bundle/out/qualify.json"
+[[ ! -e $bundle/out/PAIR_OK ]]
+parts=owned
+expect "one card has no pair" 0 "one card: no run-owned pair"
+expect "a bench that fails under run-owned" 1 "FAIL  owned_pair" CARDS=2 PAIR_CODE=5
+expect "a job that outlives its permit" 1 "FAIL  owned_withdrawn" CARDS=2 WITHDRAWN_CODE=0
+parts=all
 expect "a skipped GPU test" 1 "FAIL  gpu_test" SKIPPED_TESTS=1
 expect "eager bits differ" 1 "FAIL  bits_v41-tiny_grid" EAGER_DIGEST=dcba
 grep -q '"is_equal": false' "$bundle/out/bits.json"

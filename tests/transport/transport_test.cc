@@ -117,6 +117,20 @@ TEST_P(TransportTest, TimesOutWakesAndEnds) {
   EXPECT_EQ(pair_.b->Receive(1000).event, Event::kClosed);
 }
 
+TEST_P(TransportTest, APollingReceiveEndsWithItsTimeoutItsWakeAndItsFrame) {
+  pair_.b->SpinFor(60'000'000);  // far longer than any of these waits
+  EXPECT_EQ(pair_.b->Receive(10).event, Event::kTimeout);
+  std::thread waker([&] { pair_.b->Wake(); });
+  EXPECT_EQ(pair_.b->Receive(5000).event, Event::kWoken);
+  waker.join();
+  ASSERT_TRUE(pair_.a->Send(Header(3), Body(3), 1000).ok());
+  EXPECT_EQ(pair_.b->Receive(5000).event, Event::kFrame);
+  pair_.b->SpinFor(0);
+  EXPECT_EQ(pair_.b->Receive(10).event, Event::kTimeout);
+  pair_.a->Shutdown();
+  EXPECT_EQ(pair_.b->Receive(5000).event, Event::kClosed);
+}
+
 TEST_P(TransportTest, SendingToAPeerThatIsGoneFailsWithoutASignal) {
   pair_.a.reset();
   absl::Status status;

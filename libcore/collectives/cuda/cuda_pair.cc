@@ -118,8 +118,13 @@ cuda::Grid CudaPair::GridFor(int64_t count) const {
   while (grid.threads < kLargestBlock && items > int64_t{grid.threads} * MostBlocks(grid.threads)) {
     grid.threads *= 2;
   }
+  const int most = MostBlocks(grid.threads);
   const int64_t blocks = (items + grid.threads - 1) / grid.threads;
-  grid.blocks = static_cast<int>(std::clamp<int64_t>(blocks, 1, MostBlocks(grid.threads)));
+  // With several items a thread, a second block on a few multiprocessors makes all wait for those:
+  // 12.3 us instead of 12.0 at 2 MB.
+  const int processors = card(0).multiprocessors;
+  grid.blocks = static_cast<int>(
+      std::clamp<int64_t>(blocks, 1, blocks > most ? std::min(most, processors) : most));
   return grid;
 }
 

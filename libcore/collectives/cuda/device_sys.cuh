@@ -15,10 +15,12 @@ namespace tp2::coll::cuda {
 #ifdef __CUDA_ARCH__
 #define TP2_PTX(...) asm volatile(__VA_ARGS__)
 #define TP2_ON_DEVICE(...) __VA_ARGS__
+#define TP2_ON_HOST(...)
 #define TP2_OR_ZERO(value) (value)
 #else
 #define TP2_PTX(...) static_cast<void>(0)
 #define TP2_ON_DEVICE(...)
+#define TP2_ON_HOST(...) __VA_ARGS__
 #define TP2_OR_ZERO(value) 0
 #endif
 
@@ -27,21 +29,9 @@ class DeviceSys {
   // About 20 us of polling between two looks at errors, cancellation and the deadline.
   static constexpr uint32_t kPollsPerCheck = 64;
 
-  // Block `block` of the `block_count` of the rank whose header is `own`.
-  TP2_HD DeviceSys(const Header* own, int block, int block_count)
-      : own_(own), block_(block), block_count_(block_count) {}
-
-  // Every thread of the block calls one of them once, before the operation. In a larger block one
-  // thread reads the status for all: read by every warp, it would make one slice of L2 answer a
-  // thousand requests.
-  TP2_HD void Enter() {
-    TP2_ON_DEVICE(__shared__ Status status; if (threadIdx.x == 0) status = ReadStatus(own_);
-                  __syncthreads(); entry_ = status;)
-  }
-  TP2_HD void EnterWarp() {
-    entry_ = ReadStatus(own_);
-    TP2_ON_DEVICE(__syncwarp();)
-  }
+  // Block `block` of the `block_count` of the rank whose header is `own`; `is_warp`: of one warp.
+  TP2_HD DeviceSys(const Header* own, int block, int block_count, bool is_warp = false)
+      : own_(own), block_(block), block_count_(block_count), is_warp_(is_warp) {}
 
   TP2_HD int block() const { return block_; }
   TP2_HD int block_count() const { return block_count_; }
@@ -82,11 +72,17 @@ class DeviceSys {
             : "l"(from)
             : "memory");
   }
-  // The first call, which begins the operation, gets what Enter has read.
+  // The first thing that an operation's threads do: what they load besides travels with it. In a
+  // larger block one thread reads for all: read by every warp, it would make one slice of L2 answer
+  // a thousand requests.
+  TP2_HD void RequestStatus() {
+    if (is_warp_ || thread() == 0) entry_ = ReadStatus(own_);
+  }
+  // The first call begins the operation and is made by every thread of the block.
   TP2_HD Status LoadStatus(const Header* header) {
     if (has_begun_) return ReadStatus(header);
     has_begun_ = true;
-    return entry_;
+    return Enter();
   }
   TP2_HD uint32_t LoadAcquire(const uint32_t* word) const {
     uint32_t value = 0;
@@ -110,13 +106,7 @@ class DeviceSys {
   TP2_HD void StoreRelaxed(uint32_t* word, uint32_t value) const {
     TP2_PTX("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
   }
-  TP2_HD void OrRelease(uint32_t* word, uint32_t bits) const {
-    [[maybe_unused]] uint32_t former;
-    TP2_PTX("atom.acq_rel.sys.global.or.b32 %0, [%1], %2;"
-            : "=r"(former)
-            : "l"(word), "r"(bits)
-            : "memory");
-  }
+  TP2_HD void OrRelease(uint32_t* word, uint32_t bits) const { TP2_ON_DEVICE(LatchAt(word, bits);) }
   // SAFETY: relaxed, behind the barrier of Enter: the block's threads know their epoch by then.
   TP2_HD uint32_t Arrive(uint32_t* word) const {
     uint32_t former = 0;
@@ -135,6 +125,14 @@ class DeviceSys {
   struct Quad {
     uint32_t words[4];
   };
+  // A call, so that what failures need is no part of what an operation has to fetch.
+  TP2_ON_DEVICE(__device__ __noinline__ static void LatchAt(uint32_t* word, uint32_t bits) {
+    [[maybe_unused]] uint32_t former;
+    TP2_PTX("atom.acq_rel.sys.global.or.b32 %0, [%1], %2;"
+            : "=r"(former)
+            : "l"(word), "r"(bits)
+            : "memory");
+  })
   TP2_HD static Quad LoadQuad(const void* from) {
     uint64_t low = 0, high = 0;
     TP2_PTX(
@@ -147,6 +145,17 @@ class DeviceSys {
              static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)}};
   }
 
+  // The requested status, for every thread of the block.
+  TP2_HD Status Enter() const {
+    if (is_warp_) {
+      TP2_ON_DEVICE(__syncwarp();)
+      return entry_;
+    }
+    TP2_ON_DEVICE(__shared__ Status shared; if (threadIdx.x == 0) shared = entry_; __syncthreads();
+                  return shared;)
+    TP2_ON_HOST(return {};)
+  }
+
   // Relaxed: nothing that an error or a cancellation publishes is read after it.
   TP2_HD static Status ReadStatus(const Header* header) {
     const Quad quad = LoadQuad(&header->status);
@@ -156,6 +165,7 @@ class DeviceSys {
   const Header* own_;
   int block_;
   int block_count_;
+  bool is_warp_;
   bool has_agreed_ = false;
   bool has_begun_ = false;
   Status entry_;
@@ -163,6 +173,7 @@ class DeviceSys {
 
 #undef TP2_PTX
 #undef TP2_ON_DEVICE
+#undef TP2_ON_HOST
 #undef TP2_OR_ZERO
 
 }  // namespace tp2::coll::cuda

@@ -43,8 +43,9 @@ absl::Status Unavailable(const std::string& library, const std::string& got) {
 }  // namespace
 
 absl::StatusOr<NcclTeam> NcclTeam::Create(const std::vector<int>& ordinals,
-                                          const std::string& library) {
+                                          const std::string& library, const std::string& protocol) {
   setenv("NCCL_NVLS_ENABLE", "0", /*replace=*/1);
+  if (!protocol.empty()) setenv("NCCL_PROTO", protocol.c_str(), /*replace=*/1);
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return Unavailable(library, dlerror());
   static Api api;

@@ -17,9 +17,12 @@ namespace tp2::coll {
 class NcclTeam {
  public:
   // NVLink multicast stays off: a program that uses it can put a host's cards out of service.
-  // Errors: kUnavailable when `library` cannot be opened.
+  // `protocol` is LL, LL128 or Simple, or empty for NCCL's own choice; the first team of a process
+  // chooses for all, because NCCL reads its environment once. Errors: kUnavailable when `library`
+  // cannot be opened.
   static absl::StatusOr<NcclTeam> Create(const std::vector<int>& ordinals,
-                                         const std::string& library = "libnccl.so.2");
+                                         const std::string& library = "libnccl.so.2",
+                                         const std::string& protocol = "");
   ~NcclTeam();
   NcclTeam(NcclTeam&& other) noexcept;
   NcclTeam& operator=(NcclTeam&&) = delete;

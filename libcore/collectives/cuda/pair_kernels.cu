@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "libcore/collectives/cuda/device_sys.cuh"
 #include "libcore/collectives/cuda/harness.h"
@@ -14,7 +15,6 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 constexpr int kWarp = 32;
-constexpr int kAnyRank = -1;
 
 // DeviceSys with a fault in one block.
 class FaultSys : public DeviceSys {
@@ -46,115 +46,131 @@ class FaultSys : public DeviceSys {
   Fault fault_;
 };
 
-// The view with what a pair's kernel knows at compile time; for any rank the view itself, whose
-// arrays can be indexed where they lie.
+// What the kernels of a pair's rank are given: a RankView without the room for more ranks, because
+// a card fetches arguments by the cache line.
 template <int kRank>
-__device__ decltype(auto) Known(const RankView& given) {
-  if constexpr (kRank == kAnyRank) {
-    return (given);
-  } else {
-    RankView view = given;
-    view.rank = kRank;
-    view.rank_count = 2;
-    return view;
-  }
-}
+struct PairView {
+  explicit PairView(const RankView& view)
+      : states{view.states[0], view.states[1]},
+        item_capacity(view.item_capacity),
+        max_epoch(view.max_epoch),
+        timeout_ns(view.timeout_ns),
+        tokens{view.tokens[0], view.tokens[1]} {}
 
-// The thread's first item, loaded while the status is still on its way.
-template <class Protocol>
-class HeldItem {
- public:
-  __device__ HeldItem(const ReduceArgs& args, int64_t item)
-      : x_(args.x), first_(item * Protocol::kItemWords) {
-    TP2_UNROLL
-    for (int i = 0; i < Protocol::kItemWords; ++i) {
-      held_[i] = first_ + i < args.count ? x_[first_ + i] : 0.0f;
-    }
-  }
-  TP2_HD float operator()(int64_t index) const {
-    const int64_t offset = index - first_;
-    if (offset < 0 || offset >= Protocol::kItemWords) return x_[index];
-    float value = held_[0];
-    TP2_UNROLL
-    for (int i = 1; i < Protocol::kItemWords; ++i) value = offset == i ? held_[i] : value;
-    return value;
-  }
-
- private:
-  const float* x_;
-  int64_t first_;
-  float held_[Protocol::kItemWords];
+  uint8_t* states[2];
+  int32_t item_capacity;
+  uint32_t max_epoch;
+  uint64_t timeout_ns;
+  TokenRange tokens[2];
 };
 
-template <class Protocol, class Sys>
-__device__ void Reduce(Sys& sys, const RankView& view, const ReduceArgs& args) {
-  const HeldItem<Protocol> held(args, FirstItem(sys));
-  sys.Enter();
-  AllReduce<Protocol>(sys, view, args.count, held, [&args](int64_t i, float sum) {
-    if (args.sum != nullptr) args.sum[i] = sum;
-    if (args.rounded != nullptr) args.rounded[i] = ToBf16(sum);
-  });
+// The view whose rank and rank count are constants.
+template <int kRank>
+__device__ RankView Known(const PairView<kRank>& pair) {
+  RankView view;
+  TP2_UNROLL
+  for (int rank = 0; rank < 2; ++rank) {
+    view.states[rank] = pair.states[rank];
+    view.tokens[rank] = pair.tokens[rank];
+  }
+  view.item_capacity = pair.item_capacity;
+  view.max_epoch = pair.max_epoch;
+  view.timeout_ns = pair.timeout_ns;
+  view.rank = kRank;
+  view.rank_count = 2;
+  return view;
 }
+// Any rank's view is used where it lies: its arrays are indexed at run time.
+__device__ const RankView& Known(const RankView& view) { return view; }
 
-// One warp, a request per lane. A request that has no result keeps look-ups in range.
-template <class Protocol, class Record, class Sys, class Load, class Store>
-__device__ void ExchangeRecords(Sys& sys, const RankView& view, const ExchangeArgs& args, Load load,
-                                Store store) {
-  const bool is_done = Exchange<Protocol, Record>(sys, view, args.requests, load, store);
-  const int request = sys.thread();
-  if (is_done || request >= args.requests) return;
-  args.token[request * args.token_stride] = 0;
-  if (args.runner_up == nullptr) return;
-  args.runner_up[request * args.result_stride] = 0;
-  args.margin[request * args.result_stride] = 0;
+// Where sums go: to the one output that is wanted, or to those that are not null.
+enum class Output { kSum, kRounded, kAny };
+
+template <class Protocol, ItemsPerThread kItems, Output kOutput, class Sys>
+__device__ void Reduce(Sys& sys, const RankView& view, const ReduceArgs& args) {
+  const bool has_sum = kOutput == Output::kAny ? args.sum != nullptr : kOutput == Output::kSum;
+  const bool has_rounded =
+      kOutput == Output::kAny ? args.rounded != nullptr : kOutput == Output::kRounded;
+  AllReduce<Protocol, kItems>(
+      sys, view, static_cast<int32_t>(args.count), [&](int32_t i) { return args.x[i]; },
+      [&](int32_t i, float sum) {
+        if (has_sum) args.sum[i] = sum;
+        if (has_rounded) args.rounded[i] = ToBf16(sum);
+      });
 }
 
 __device__ inline int32_t TokenOf(Scored best) {
   return best.token == kNoScore.token ? 0 : best.token;  // no rank had a candidate
 }
 
+// One warp, a request per lane. What a request without a result keeps leaves look-ups in range; it
+// is stored first, so that a failure has nothing left to do.
 template <class Protocol, bool kHasMargin, class Sys>
 __device__ void ExchangeBest(Sys& sys, const RankView& view, const ExchangeArgs& args,
                              bool has_foreign_id) {
-  // The lane's only request, loaded while the status is still on its way.
-  TopTwo held = {kNoScore, kNoScore};
-  if (sys.thread() < args.requests) held = args.best[sys.thread()];
-  if (has_foreign_id) held.first.token = view.tokens[view.rank].end;
-  sys.EnterWarp();
-  const auto load = [held](int64_t) { return held; };
+  const auto load = [&](int32_t request) {
+    TopTwo best = args.best[request];
+    if (has_foreign_id) best.first.token = view.tokens[view.rank].end;
+    return best;
+  };
+  const int request = sys.thread();
+  int32_t* const token = args.token + request * static_cast<int32_t>(args.token_stride);
+  if (request < args.requests) *token = 0;
   if constexpr (kHasMargin) {
-    ExchangeRecords<Protocol, BestTwoRecord>(
-        sys, view, args, load, [&](int64_t i, const TopTwo& best) {
-          args.token[i * args.token_stride] = TokenOf(best.first);
-          args.runner_up[i * args.result_stride] = TokenOf(best.second);
-          args.margin[i * args.result_stride] = best.first.score - best.second.score;
+    const int offset = request * static_cast<int32_t>(args.result_stride);
+    int32_t* const runner_up = args.runner_up + offset;
+    float* const margin = args.margin + offset;
+    if (request < args.requests) {
+      *runner_up = 0;
+      *margin = 0;
+    }
+    Exchange<Protocol, BestTwoRecord, ItemsPerThread::kOne>(
+        sys, view, args.requests, load, [&](int32_t, const TopTwo& best) {
+          *token = TokenOf(best.first);
+          *runner_up = TokenOf(best.second);
+          *margin = best.first.score - best.second.score;
         });
   } else {
-    ExchangeRecords<Protocol, BestRecord>(
-        sys, view, args, [held](int64_t) { return held.first; },
-        [&](int64_t i, Scored best) { args.token[i * args.token_stride] = TokenOf(best); });
+    Exchange<Protocol, BestRecord, ItemsPerThread::kOne>(
+        sys, view, args.requests, [&](int32_t i) { return load(i).first; },
+        [&](int32_t, Scored best) { *token = TokenOf(best); });
   }
 }
 
 template <class Protocol>
 __device__ void Close(DeviceSys& sys, const RankView& view, uint32_t* steps, Status* outcome) {
-  sys.EnterWarp();
   const bool is_done = CloseStep<Protocol>(sys, view);
   if (sys.thread() != 0) return;
   if (is_done && steps != nullptr) ++*steps;
   if (outcome != nullptr) *outcome = sys.LoadStatus(OwnHeader(view));
 }
 
+__device__ DeviceSys Requested(DeviceSys sys) {
+  sys.RequestStatus();
+  return sys;
+}
 __device__ DeviceSys GridSys(const RankView& view) {
-  return {OwnHeader(view), static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)};
+  return Requested({OwnHeader(view), static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)});
+}
+__device__ DeviceSys WarpSys(const RankView& view) {
+  return Requested({OwnHeader(view), 0, 1, true});
 }
 
-template <class Protocol, int kRank>
+// Of any number of ranks and items.
+template <class Protocol>
 __global__ void __launch_bounds__(kMaxThreads)
-    ReduceKernel(const __grid_constant__ RankView given, const __grid_constant__ ReduceArgs args) {
-  const RankView& view = Known<kRank>(given);
+    ReduceKernel(const __grid_constant__ RankView view, const __grid_constant__ ReduceArgs args) {
   DeviceSys sys = GridSys(view);
-  Reduce<Protocol>(sys, view, args);
+  Reduce<Protocol, ItemsPerThread::kAny, Output::kAny>(sys, view, args);
+}
+
+// A pair's, with a thread for every item.
+template <class Protocol, class View, Output kOutput>
+__global__ void __launch_bounds__(kMaxThreads)
+    ReducePairKernel(const __grid_constant__ View given, const __grid_constant__ ReduceArgs args) {
+  const RankView& view = Known(given);
+  DeviceSys sys = GridSys(view);
+  Reduce<Protocol, ItemsPerThread::kOne, kOutput>(sys, view, args);
 }
 
 template <class Protocol>
@@ -163,14 +179,14 @@ __global__ void __launch_bounds__(kMaxThreads)
                        const __grid_constant__ ReduceArgs args,
                        const __grid_constant__ Fault fault) {
   FaultSys sys(GridSys(view), OwnHeader(view), fault);
-  Reduce<Protocol>(sys, view, args);
+  Reduce<Protocol, ItemsPerThread::kAny, Output::kAny>(sys, view, args);
 }
 
-template <class Protocol, int kRank, bool kHasMargin>
-__global__ void __launch_bounds__(kWarp) ExchangeKernel(const __grid_constant__ RankView given,
-                                                        const __grid_constant__ ExchangeArgs args) {
-  const RankView& view = Known<kRank>(given);
-  DeviceSys sys = GridSys(view);
+template <class Protocol, class View, bool kHasMargin>
+__global__ void __launch_bounds__(kWarp)
+    ExchangeKernel(const __grid_constant__ View given, const __grid_constant__ ExchangeArgs args) {
+  const RankView& view = Known(given);
+  DeviceSys sys = WarpSys(view);
   ExchangeBest<Protocol, kHasMargin>(sys, view, args, false);
 }
 
@@ -179,15 +195,15 @@ __global__ void __launch_bounds__(kWarp)
     FaultyExchangeKernel(const __grid_constant__ RankView view,
                          const __grid_constant__ ExchangeArgs args,
                          const __grid_constant__ Fault fault) {
-  FaultSys sys(GridSys(view), OwnHeader(view), fault);
+  FaultSys sys(WarpSys(view), OwnHeader(view), fault);
   ExchangeBest<Protocol, kHasMargin>(sys, view, args, fault.has_foreign_id);
 }
 
-template <class Protocol, int kRank>
+template <class Protocol, class View>
 __global__ void __launch_bounds__(kWarp)
-    CloseStepKernel(const __grid_constant__ RankView given, uint32_t* steps, Status* outcome) {
-  const RankView& view = Known<kRank>(given);
-  DeviceSys sys = GridSys(view);
+    CloseStepKernel(const __grid_constant__ View given, uint32_t* steps, Status* outcome) {
+  const RankView& view = Known(given);
+  DeviceSys sys = WarpSys(view);
   Close<Protocol>(sys, view, steps, outcome);
 }
 
@@ -205,7 +221,7 @@ __device__ int HalfOf(int& block_count) {
   return static_cast<int>(blockIdx.x) / block_count;
 }
 __device__ DeviceSys HalfSys(const RankView& view, int block_count) {
-  return {OwnHeader(view), static_cast<int>(blockIdx.x) % block_count, block_count};
+  return Requested({OwnHeader(view), static_cast<int>(blockIdx.x) % block_count, block_count});
 }
 
 template <class Protocol>
@@ -215,7 +231,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   int block_count;
   const int rank = HalfOf(block_count);
   DeviceSys sys = HalfSys(views.ranks[rank], block_count);
-  Reduce<Protocol>(sys, views.ranks[rank], args.ranks[rank]);
+  Reduce<Protocol, ItemsPerThread::kAny, Output::kAny>(sys, views.ranks[rank], args.ranks[rank]);
 }
 
 template <class Protocol, bool kHasMargin>
@@ -255,12 +271,12 @@ cudaError_t LaunchBoth(void (*kernel)(BothViews, Both<Args>), int blocks, int th
                                      launch.stream);
 }
 
-// The rank of a pair, or kAnyRank, as a constant.
+// body(the view for the rank's kernels).
 template <class Body>
-void WithRank(const RankView& view, Body&& body) {
-  if (view.rank_count != 2) return body.template operator()<kAnyRank>();
-  if (view.rank == 0) return body.template operator()<0>();
-  body.template operator()<1>();
+void WithView(const RankView& view, Body&& body) {
+  if (view.rank_count != 2) return body(view);
+  if (view.rank == 0) return body(PairView<0>(view));
+  body(PairView<1>(view));
 }
 
 template <class Body>
@@ -278,9 +294,20 @@ void LaunchReduce(const RankLaunch& launch, const ReduceArgs& args, Grid grid) {
           <<<grid.blocks, grid.threads, 0, launch.stream>>>(launch.view, args, *launch.fault);
       return;
     }
-    WithRank(launch.view, [&]<int kRank> {
-      ReduceKernel<Protocol, kRank>
-          <<<grid.blocks, grid.threads, 0, launch.stream>>>(launch.view, args);
+    const bool has_thread_each =
+        ItemsOf<Protocol>(args.count) <= int64_t{grid.blocks} * grid.threads;
+    const bool has_one_output = (args.sum == nullptr) != (args.rounded == nullptr);
+    WithView(launch.view, [&]<class View>(const View& view) {
+      if constexpr (!std::is_same_v<View, RankView>) {
+        if (has_thread_each && has_one_output) {
+          const auto kernel = args.sum != nullptr
+                                  ? &ReducePairKernel<Protocol, View, Output::kSum>
+                                  : &ReducePairKernel<Protocol, View, Output::kRounded>;
+          kernel<<<grid.blocks, grid.threads, 0, launch.stream>>>(view, args);
+          return;
+        }
+      }
+      ReduceKernel<Protocol><<<grid.blocks, grid.threads, 0, launch.stream>>>(launch.view, args);
     });
   });
 }
@@ -293,9 +320,8 @@ void LaunchExchange(const RankLaunch& launch, const ExchangeArgs& args) {
             <<<1, kWarp, 0, launch.stream>>>(launch.view, args, *launch.fault);
         return;
       }
-      WithRank(launch.view, [&]<int kRank> {
-        ExchangeKernel<Protocol, kRank, kHasMargin>
-            <<<1, kWarp, 0, launch.stream>>>(launch.view, args);
+      WithView(launch.view, [&]<class View>(const View& view) {
+        ExchangeKernel<Protocol, View, kHasMargin><<<1, kWarp, 0, launch.stream>>>(view, args);
       });
     });
   });
@@ -303,8 +329,8 @@ void LaunchExchange(const RankLaunch& launch, const ExchangeArgs& args) {
 
 void LaunchCloseStep(const RankLaunch& launch, uint32_t* steps, Status* outcome) {
   WithProtocol(launch.protocol, [&]<class Protocol> {
-    WithRank(launch.view, [&]<int kRank> {
-      CloseStepKernel<Protocol, kRank><<<1, kWarp, 0, launch.stream>>>(launch.view, steps, outcome);
+    WithView(launch.view, [&]<class View>(const View& view) {
+      CloseStepKernel<Protocol, View><<<1, kWarp, 0, launch.stream>>>(view, steps, outcome);
     });
   });
 }
@@ -341,10 +367,12 @@ cudaError_t ResidentBlocks(int threads, int* blocks) {
     error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, kernel, threads, 0);
     least = std::min(least, per_processor * multiprocessors);
   };
-  count(&ReduceKernel<LineProtocol, 0>);
-  count(&ReduceKernel<LineProtocol, kAnyRank>);
-  count(&ReduceKernel<AckProtocol, 0>);
-  count(&ReduceKernel<AckProtocol, kAnyRank>);
+  count(&ReduceKernel<LineProtocol>);
+  count(&ReducePairKernel<LineProtocol, PairView<0>, Output::kSum>);
+  count(&ReducePairKernel<LineProtocol, PairView<0>, Output::kRounded>);
+  count(&ReduceKernel<AckProtocol>);
+  count(&ReducePairKernel<AckProtocol, PairView<0>, Output::kSum>);
+  count(&ReducePairKernel<AckProtocol, PairView<0>, Output::kRounded>);
   count(&FaultyReduceKernel<LineProtocol>);
   count(&FaultyReduceKernel<AckProtocol>);
   count(&ReduceBothKernel<LineProtocol>);

@@ -58,6 +58,9 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const DrafterConfig& co
   return ops;
 }
 
+// A card that cannot be made current fails the next call, whose status is looked at.
+void CudaOps::UseThread() { (void)cudaSetDevice(ordinal_); }
+
 absl::Status CudaOps::Initialize(int64_t max_positions) {
   TP2_ASSIGN_OR_RETURN(stream_, device::Stream::Create());
   TP2_ASSIGN_OR_RETURN(capture_stream_, device::Stream::Create(device::Stream::Kind::kCapture));

@@ -124,6 +124,8 @@ class CudaOps {
   void CloseStep() {}
   FirstError& error(int rank);
   void Recover() {}
+  // Makes the card current for the calling thread.
+  void UseThread();
   bool is_healthy() const { return fault_.empty(); }
   // Where operations go: to the owning stream, or into the graph that is being captured. Whoever
   // asks may enqueue there, so the next kernel waits for everything before it.

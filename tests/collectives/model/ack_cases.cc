@@ -22,7 +22,9 @@ struct AckAlways : AckProtocol {
       for (int distance = 1; is_done && distance < view.rank_count; ++distance) {
         const int peer = PeerAt(view, distance);
         is_done = WaitUntil(sys, view, operation, [&] {
-          return sys.LoadAcquire(Ack(view, view.rank, peer, sys.block())) == operation.tag;
+          const bool is_here =
+              sys.LoadAcquire(Ack(view, view.rank, peer, sys.block())) == operation.tag;
+          return is_here ? Look::kTaken : Look::kNothing;
         });
       }
       is_done = is_done && sys.LoadStatus(OwnHeader(view)).error == 0;

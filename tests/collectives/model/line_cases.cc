@@ -37,7 +37,7 @@ const Case kCases[] = {
     {"line/block-epoch-no-boundary", kHang | kWrong, kMany, kBlocks<L, M::kBlockEpochNoBoundary>},
     {"line/frozen-epoch", kHang | kWrong, kMany, kPair<L, M::kFrozenEpoch>},
     {"line/early-epoch", kHang | kWrong, kMany, kBlocks<L, M::kEarlyEpoch>},
-    {"line/tags-wrap", kHang | kWrong, kMany, kPair<L, M::kTagsWrap, SlotFirstUsedLate>},
+    {"line/tags-wrap", kWrong, kMany, kPair<L, M::kTagsWrap, SlotFirstUsedLate>},
     {"line/no-close", kWrong, kMany, kLate<L, M::kNoClose, Step<2>>},
     {"line/closes-anyway", kWrong, kMany, kLate<L, M::kClosesAnyway, Step<2>>},
     {"line/blind-wait", kHang, kMany, kBlocks<L, M::kBlindWait, LostPeer>},

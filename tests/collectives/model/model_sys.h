@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "libcore/base/check.h"
 #include "libcore/collectives/ack_protocol.h"
@@ -227,14 +228,15 @@ class ModelSys {
     status.cancel = state.cancel.load(rl::mo_relaxed, RL_INFO);
     status.epoch = state.epoch.load(rl::mo_acquire, RL_INFO);
     status.generation = state.generation.load(rl::mo_relaxed, RL_INFO);
-    if (kMutant == Mutant::kBlindWait && is_waiting_) status.error = status.cancel = 0;
-    if (kMutant == Mutant::kKeepsStoring && !is_closing_ && !is_waiting_) status.error = 0;
-    if (kMutant == Mutant::kClosesAnyway && is_closing_ && !is_waiting_) status.error = 0;
+    const bool is_beginning = std::exchange(is_beginning_, false);
+    if (kMutant == Mutant::kBlindWait && !is_beginning) status.error = status.cancel = 0;
+    if (kMutant == Mutant::kKeepsStoring && !is_closing_ && is_beginning) status.error = 0;
+    if (kMutant == Mutant::kClosesAnyway && is_closing_ && is_beginning) status.error = 0;
     if (kMutant == Mutant::kBlockEpoch || kMutant == Mutant::kBlockEpochNoBoundary) {
       status.epoch = own_operations_ - 1;
     }
     if (kMutant == Mutant::kFrozenEpoch) status.epoch = 0;
-    if (!is_waiting_) epoch_ = status.epoch;
+    if (is_beginning) epoch_ = status.epoch;
     return status;
   }
   uint32_t LoadAcquire(const uint32_t* word) {
@@ -281,6 +283,7 @@ class ModelSys {
   // Before each operation.
   void Begin(bool is_closing = false) {
     ++own_operations_;
+    is_beginning_ = true;
     is_waiting_ = false;
     is_closing_ = is_closing;
   }
@@ -365,6 +368,7 @@ class ModelSys {
   int block_count_ = 1;
   uint32_t epoch_ = 0;           // read at the start of the current operation
   uint32_t own_operations_ = 0;  // that this block took part in
+  bool is_beginning_ = true;     // the status has not been read in the current operation
   bool is_waiting_ = false;
   bool is_closing_ = false;
   bool may_run_out_ = false;
