@@ -134,13 +134,13 @@ absl::StatusOr<TimedEngine> MakeTimedCudaEngine(EngineParts parts, const EngineO
   if (parts.mode.collective != Collective::kPair) {
     TP2_ASSIGN_OR_RETURN(CudaParts cuda,
                          MakeCudaParts(*parts.checkpoint, parts.plans, cuda_options));
-    const CudaOps& ops = *cuda.ops;
+    CudaOps& ops = *cuda.ops;
     return MakeTimed(std::move(cuda), std::move(parts), std::nullopt,
                      [&ops] { return ops.stream(); });
   }
   TP2_ASSIGN_OR_RETURN(CudaPairParts cuda,
                        MakeCudaPairParts(*parts.checkpoint, parts.plans, cuda_options));
-  const CudaPairOps& ops = *cuda.ops;
+  CudaPairOps& ops = *cuda.ops;
   // Rank 0's: events belong to a card.
   return MakeTimed(std::move(cuda), std::move(parts), 0, [&ops]() -> cudaStream_t {
     return ops.active_rank() == 1 ? nullptr : ops.rank_ops(0).stream();

@@ -45,7 +45,7 @@ class TimedOps {
   }
   template <class T>
   void ReadBack(int rank, const T* in, std::span<T> host) {
-    Enter(rank, KernelGroup::kOther);
+    MarkGroup(rank, KernelGroup::kOther);
     inner_->ReadBack(rank, in, host);
   }
   void Wait(int rank) { inner_->Wait(rank); }
@@ -74,75 +74,85 @@ class TimedOps {
   int PaddedRows(int rows) const { return inner_->PaddedRows(rows); }
 
   void Widen(int rank, const WidenArgs& args) {
-    Enter(rank, KernelGroup::kNorms);
+    MarkGroup(rank, KernelGroup::kNorms);
     inner_->Widen(rank, args);
   }
-  void Linear(int rank, const LinearOpArgs& args) {
-    Enter(rank, heads_.count(args.matrix->trellis) > 0 ? KernelGroup::kHead : KernelGroup::kDense);
-    inner_->Linear(rank, args);
+  void Linear(int rank, std::span<const LinearOpArgs> products) {
+    const bool is_head = heads_.count(products.front().matrix->trellis) > 0;
+    MarkGroup(rank, is_head ? KernelGroup::kHead : KernelGroup::kDense);
+    inner_->Linear(rank, products);
   }
   void RmsNorm(int rank, const RmsNormArgs& args) {
-    Enter(rank, KernelGroup::kNorms);
+    MarkGroup(rank, KernelGroup::kNorms);
     inner_->RmsNorm(rank, args);
   }
   void KvFinish(int rank, const KvFinishArgs<Stored>& args) {
-    Enter(rank, KernelGroup::kNorms);
+    MarkGroup(rank, KernelGroup::kNorms);
     inner_->KvFinish(rank, args);
   }
   void QueryFinish(int rank, const QueryFinishArgs& args) {
-    Enter(rank, KernelGroup::kNorms);
+    MarkGroup(rank, KernelGroup::kNorms);
     inner_->QueryFinish(rank, args);
   }
   void Embed(int rank, const EmbedArgs<Stored>& args) {
-    Enter(rank, KernelGroup::kOther);
+    MarkGroup(rank, KernelGroup::kOther);
     inner_->Embed(rank, args);
   }
   void Mix(int rank, const MixArgs<Stored>& args) {
-    Enter(rank, KernelGroup::kMhc);
+    MarkGroup(rank, KernelGroup::kMhc);
     inner_->Mix(rank, args);
   }
   void HeadMix(int rank, const HeadMixArgs<Stored>& args) {
-    Enter(rank, KernelGroup::kMhc);
+    MarkGroup(rank, KernelGroup::kMhc);
     inner_->HeadMix(rank, args);
   }
   void Collapse(int rank, const CollapseArgs<Stored>& args) {
-    Enter(rank, KernelGroup::kMhc);
+    MarkGroup(rank, KernelGroup::kMhc);
     inner_->Collapse(rank, args);
   }
   void Update(int rank, const UpdateArgs<Stored>& args) {
-    Enter(rank, KernelGroup::kMhc);
+    MarkGroup(rank, KernelGroup::kMhc);
     inner_->Update(rank, args);
   }
+  void Enter(int rank, const EnterArgs<Stored>& args) {
+    MarkGroup(rank, KernelGroup::kMhc);
+    inner_->Enter(rank, args);
+  }
+  // Norms, KV finish and wq_b; the product is most of it.
+  void Latents(int rank, const LatentArgs<Stored>& args) {
+    MarkGroup(rank, KernelGroup::kDense);
+    inner_->Latents(rank, args);
+  }
   void Attention(int rank, const AttentionArgs<Stored>& args) {
-    Enter(rank, KernelGroup::kAttention);
+    MarkGroup(rank, KernelGroup::kAttention);
     inner_->Attention(rank, args);
   }
   void GroupedOutput(int rank, const GroupedOutputArgs& args) {
-    Enter(rank, KernelGroup::kWoA);
+    MarkGroup(rank, KernelGroup::kWoA);
     inner_->GroupedOutput(rank, args);
   }
   void Router(int rank, const RouterArgs& args) {
-    Enter(rank, KernelGroup::kRouting);
+    MarkGroup(rank, KernelGroup::kRouting);
     inner_->Router(rank, args);
   }
   void Experts(int rank, const ExpertsArgs& args) {
-    Enter(rank, KernelGroup::kExperts);
+    MarkGroup(rank, KernelGroup::kExperts);
     inner_->Experts(rank, args);
   }
   void Markov(int rank, const MarkovArgs& args) {
-    Enter(rank, KernelGroup::kMarkov);
+    MarkGroup(rank, KernelGroup::kMarkov);
     inner_->Markov(rank, args);
   }
   void Confidence(int rank, const ConfidenceArgs& args) {
-    Enter(rank, KernelGroup::kOther);
+    MarkGroup(rank, KernelGroup::kOther);
     inner_->Confidence(rank, args);
   }
   void AllReduce(std::span<const AllReduceArgs<Stored>> ranks) {
-    Enter(only_rank_, KernelGroup::kCollectives);
+    MarkGroup(only_rank_, KernelGroup::kCollectives);
     inner_->AllReduce(ranks);
   }
   void Exchange(std::span<const ExchangeArgs> ranks) {
-    Enter(only_rank_, KernelGroup::kCollectives);
+    MarkGroup(only_rank_, KernelGroup::kCollectives);
     inner_->Exchange(ranks);
   }
 
@@ -151,7 +161,7 @@ class TimedOps {
     return inner_->NsBetween(rank, from, to);
   }
   void CloseStep() {
-    Enter(only_rank_, KernelGroup::kCollectives);
+    MarkGroup(only_rank_, KernelGroup::kCollectives);
     inner_->CloseStep();
   }
   FirstError& error(int rank) { return inner_->error(rank); }
@@ -169,7 +179,7 @@ class TimedOps {
     is_timed_ = false;
     clock_->End();
   }
-  void Enter(std::optional<int> rank, KernelGroup group) {
+  void MarkGroup(std::optional<int> rank, KernelGroup group) {
     if (!is_timed_ || group_ == group) return;
     if (only_rank_.has_value() && rank != only_rank_) return;
     group_ = group;

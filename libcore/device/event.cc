@@ -21,6 +21,10 @@ absl::Status Event::Record(cudaStream_t stream) const {
   return TP2_CUDA(cudaEventRecord(event_, stream));
 }
 
+absl::Status Event::HoldBack(cudaStream_t stream) const {
+  return TP2_CUDA(cudaStreamWaitEvent(stream, event_));
+}
+
 absl::StatusOr<int64_t> NsBetween(const Event& from, const Event& to) {
   float ms = 0.0f;
   TP2_RETURN_IF_ERROR(TP2_CUDA(cudaEventElapsedTime(&ms, from.event_, to.event_)));

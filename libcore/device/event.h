@@ -25,6 +25,8 @@ class Event {
 
   // After everything enqueued on `stream` so far.
   absl::Status Record(cudaStream_t stream) const;
+  // What is enqueued on `stream` later waits for the latest Record.
+  absl::Status HoldBack(cudaStream_t stream) const;
 
  private:
   friend absl::StatusOr<int64_t> NsBetween(const Event& from, const Event& to);

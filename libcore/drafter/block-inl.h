@@ -24,52 +24,59 @@ void Drafter<O>::EnqueueDraft(const GraphKey& key) {
                  std::span(result_.data(), 1));
 }
 
-// The weights with which a sublayer collapses its input. v41 delays them by one sublayer: attention
-// uses the previous stage's FFN mix (or copy 0), the FFN uses attention's. v4 uses the sublayer's
-// own.
-struct CollapseWeights {
-  const float* weights;
-  int64_t stride;
-};
-
-inline CollapseWeights PreOf(const MixCoefficients* mix) {
-  static_assert(sizeof(MixCoefficients) % sizeof(float) == 0);
-  return {mix->pre, sizeof(MixCoefficients) / sizeof(float)};
-}
-
 template <OpSet O>
 void Drafter<O>::RunStage(int s, int requests) {
   const int rows = requests * kBlockRows;
-  const bool is_v41 = config_.arch == Arch::kV41;
-  const auto enter = [&](RankType& rank, const CollapseWeights& pre, Half16View norm) {
-    ops_->Collapse(rank.index,
-                   {rank.streams.data(), pre.weights, pre.stride, RowPick{}, rows, rank.x.data()});
-    ops_->RmsNorm(rank.index,
-                  {rank.x.data(), norm, config_.norm_eps, rows, config_.dim, rank.x.data()});
-  };
   ForEachRank([&](RankType& rank) {
     const RankStage& stage = rank.weights.stages[s];
-    ops_->Mix(rank.index, {rank.streams.data(), stage.attn_mix, rows, rank.attn_mix.data()});
     CollapseWeights pre = PreOf(rank.attn_mix.data());
-    if (is_v41 && s == 0) pre = {rank.pre.data(), kStreams};
-    if (is_v41 && s > 0) pre = PreOf(rank.ffn_mix.data());
-    enter(rank, pre, stage.attn_norm);
+    if (is_v41() && s == 0) pre = {rank.pre.data(), kStreams};
+    if (is_v41() && s > 0) pre = PreOf(rank.ffn_mix.data());
+    EnterArgs<S> enter = s == 0 ? EnterArgs<S>() : UpdateOf(rank, rank.ffn_mix.data());
+    enter.mix_weights = stage.attn_mix;
+    enter.mix = rank.attn_mix.data();
+    EnterSublayer(rank, enter, pre, stage.attn_norm, rows);
+    if (s > 0) ObserveUpdate(rank, "ffn_out", "streams", s - 1, rows);
     ObserveMix(rank, "attn", s, rank.attn_mix.data(), rows);
     Observe(rank, "attn_in", s, rank.x.data(), {rows, config_.dim});
     AttentionPartials(rank, s, requests);
   });
-  ReduceAndUpdate(s, rows, /*is_attention=*/true);
+  Reduce(rows);
   ForEachRank([&](RankType& rank) {
     const RankStage& stage = rank.weights.stages[s];
-    // v41's next attention collapse must still see this stage's FFN mix, so it is written only
-    // after the use above.
-    ops_->Mix(rank.index, {rank.streams.data(), stage.ffn_mix, rows, rank.ffn_mix.data()});
-    enter(rank, PreOf(is_v41 ? rank.attn_mix.data() : rank.ffn_mix.data()), stage.ffn_norm);
+    EnterArgs<S> enter = UpdateOf(rank, rank.attn_mix.data());
+    enter.mix_weights = stage.ffn_mix;
+    enter.mix = rank.ffn_mix.data();
+    EnterSublayer(rank, enter, PreOf(is_v41() ? rank.attn_mix.data() : rank.ffn_mix.data()),
+                  stage.ffn_norm, rows);
+    ObserveUpdate(rank, "attn_out", "streams_attn", s, rows);
     ObserveMix(rank, "ffn", s, rank.ffn_mix.data(), rows);
     Observe(rank, "ffn_in", s, rank.x.data(), {rows, config_.dim});
     FfnPartials(rank, s, rows);
   });
-  ReduceAndUpdate(s, rows, /*is_attention=*/false);
+  Reduce(rows);
+}
+
+// The end of the sublayer in front, whose output the ranks have just summed.
+template <OpSet O>
+auto Drafter<O>::UpdateOf(RankType& rank, const MixCoefficients* mix) const -> EnterArgs<S> {
+  EnterArgs<S> args;
+  args.y = rank.y.data();
+  args.update = mix;
+  return args;
+}
+
+template <OpSet O>
+void Drafter<O>::EnterSublayer(RankType& rank, EnterArgs<S> args, const CollapseWeights& pre,
+                               Half16View norm, int rows) {
+  args.streams = rank.streams.data();
+  args.rows = rows;
+  args.pre = pre.weights;
+  args.pre_stride = pre.stride;
+  args.picked_rows = rows;
+  args.norm = norm;
+  args.x = rank.x.data();
+  ops_->Enter(rank.index, args);
 }
 
 template <OpSet O>
@@ -79,17 +86,22 @@ void Drafter<O>::AttentionPartials(RankType& rank, int s, int requests) {
   const int heads = rank.plan.heads.count();
   const RankStage& stage = rank.weights.stages[s];
   const int q_lora = config_.q_lora_rank;
+  float* query_latent = rank.query_latent.data();
   float* query_rank = rank.query_rank.data();
-  ops_->Linear(r, {&stage.wq_a, rank.x.data(), config_.dim, rows, query_rank});
-  ops_->RmsNorm(r, {query_rank, stage.q_norm, config_.norm_eps, rows, q_lora, query_rank});
-  ops_->Linear(r, {&stage.wq_b, query_rank, q_lora, rows, rank.q.data()});
-  const StepHead& head = rank.step.head();
-  ops_->QueryFinish(r, {rank.q.data(), head.block_positions.data(), rows, heads});
   float* kv = rank.kv.data();
-  ops_->Linear(r, {&stage.wkv, rank.x.data(), config_.dim, rows, kv});
-  ops_->RmsNorm(r, {kv, stage.kv_norm, config_.norm_eps, rows, config_.head_dim, kv});
-  ops_->KvFinish(
-      r, {kv, head.block_positions.data(), rows, rank.block_kv.data(), head.block_out_rows.data()});
+  const LinearOpArgs down[] = {
+      {&stage.wq_a, rank.x.data(), config_.dim, rows, query_latent},
+      {&stage.wkv, rank.x.data(), config_.dim, rows, kv},
+  };
+  ops_->Linear(r, down);
+  const StepHead& head = rank.step.head();
+  ops_->Latents(
+      r, {.query_norm = {query_latent, stage.q_norm, config_.norm_eps, rows, q_lora, query_rank},
+          .wq_b = {&stage.wq_b, query_rank, q_lora, rows, rank.q.data()},
+          .kv_norm = {kv, stage.kv_norm, config_.norm_eps, rows, config_.head_dim, kv},
+          .kv_finish = {kv, head.block_positions.data(), rows, rank.block_kv.data(),
+                        head.block_out_rows.data()}});
+  ops_->QueryFinish(r, {rank.q.data(), head.block_positions.data(), rows, heads});
   ops_->Attention(r,
                   {rank.q.data(), rank.rings[s].data(), head.windows.data(), rank.block_kv.data(),
                    stage.attn_sink, head.block_positions.data(), requests, heads, rank.o.data()});
@@ -97,11 +109,13 @@ void Drafter<O>::AttentionPartials(RankType& rank, int s, int requests) {
   ops_->GroupedOutput(r, {rank.o.data(), &stage.wo_a, rows, groups, rank.z.data()});
   const int64_t z_values = static_cast<int64_t>(groups) * config_.o_lora_rank;
   int64_t begin = 0;
+  std::vector<LinearOpArgs> up;
   for (size_t half = 0; half < stage.wo_b.size(); ++half) {
-    ops_->Linear(r, {&stage.wo_b[half], rank.z.data() + begin, z_values, rows,
-                     rank.partials.data() + static_cast<int64_t>(half) * rank.half_stride()});
+    up.push_back({&stage.wo_b[half], rank.z.data() + begin, z_values, rows,
+                  rank.partials.data() + static_cast<int64_t>(half) * rank.half_stride()});
     begin += stage.wo_b[half].k;
   }
+  ops_->Linear(r, up);
   ObserveRing(rank, s, requests);
   Observe(rank, "qr", s, query_rank, {rows, q_lora});
   Observe(rank, "q", s, rank.q.data(), {rows, heads, config_.head_dim});
@@ -121,19 +135,19 @@ void Drafter<O>::FfnPartials(RankType& rank, int s, int rows) {
 }
 
 template <OpSet O>
-void Drafter<O>::ReduceAndUpdate(int s, int rows, bool is_attention) {
+void Drafter<O>::Reduce(int rows) {
   std::vector<AllReduceArgs<S>> sums;
   ForEachRank([&](RankType& rank) {
     sums.push_back({rank.partials.data(), rank.half_stride(), rows, rank.y.data()});
   });
   ops_->AllReduce(sums);
-  ForEachRank([&](RankType& rank) {
-    const MixCoefficients* mix = is_attention ? rank.attn_mix.data() : rank.ffn_mix.data();
-    ops_->Update(rank.index, {rank.streams.data(), rank.y.data(), mix, rows});
-    Observe(rank, is_attention ? "attn_out" : "ffn_out", s, rank.y.data(), {rows, config_.dim});
-    Observe(rank, is_attention ? "streams_attn" : "streams", s, rank.streams.data(),
-            {rows, kStreams, config_.dim});
-  });
+}
+
+template <OpSet O>
+void Drafter<O>::ObserveUpdate(const RankType& rank, const char* output, const char* streams, int s,
+                               int rows) {
+  Observe(rank, output, s, rank.y.data(), {rows, config_.dim});
+  Observe(rank, streams, s, rank.streams.data(), {rows, kStreams, config_.dim});
 }
 
 template <OpSet O>
@@ -144,16 +158,28 @@ void Drafter<O>::RunHead(int requests, int n_out, bool has_margins) {
   ForEachRank([&](RankType& rank) {
     const int r = rank.index;
     CollapseWeights pre = PreOf(rank.ffn_mix.data());
-    if (config_.arch == Arch::kV4) {
+    EnterArgs<S> enter = UpdateOf(rank, rank.ffn_mix.data());
+    enter.streams = rank.streams.data();
+    enter.rows = block_rows;
+    if (!is_v41()) {
+      ops_->Enter(r, enter);
       ops_->HeadMix(r, {rank.streams.data(), rank.weights.head_mix_fn, rank.weights.head_mix_base,
                         rank.weights.head_mix_scale, block_rows, rank.pre.data()});
       pre = {rank.pre.data(), kStreams};
+      enter.y = nullptr;
     }
-    ops_->Collapse(
-        r, {rank.streams.data(), pre.weights, pre.stride, pick, rows, rank.collapse.data()});
-    ops_->RmsNorm(r, {rank.collapse.data(), rank.weights.final_norm, config_.norm_eps, rows,
-                      config_.dim, rank.hidden.data()});
-    ops_->Linear(r, {&rank.weights.head, rank.hidden.data(), config_.dim, rows, rank.base.data()});
+    enter.pre = pre.weights;
+    enter.pre_stride = pre.stride;
+    enter.pick = pick;
+    enter.picked_rows = rows;
+    enter.norm = rank.weights.final_norm;
+    enter.collapsed = rank.collapse.data();
+    enter.x = rank.hidden.data();
+    ops_->Enter(r, enter);
+    ObserveUpdate(rank, "ffn_out", "streams", config_.stages - 1, block_rows);
+    const LinearOpArgs head = {&rank.weights.head, rank.hidden.data(), config_.dim, rows,
+                               rank.base.data()};
+    ops_->Linear(r, {&head, 1});
     Observe(rank, "collapse", -1, rank.collapse.data(), {rows, config_.dim});
     Observe(rank, "hidden", -1, rank.hidden.data(), {rows, config_.dim});
     Observe(rank, "base_logits", -1, rank.base.data(), {rows, rank.plan.vocab.count()});

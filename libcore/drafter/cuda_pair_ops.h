@@ -111,7 +111,12 @@ class CudaPairOps {
   std::vector<GraphSize> GraphSizes() const { return ops_[0]->GraphSizes(); }
 
   void Widen(int rank, const WidenArgs& args) { Forward(rank, &CudaOps::Widen, args); }
-  void Linear(int rank, const LinearOpArgs& args) { Forward(rank, &CudaOps::Linear, args); }
+  void Linear(int rank, std::span<const LinearOpArgs> products) {
+    if (!IsActive(rank)) return;
+    SendUpload(rank);
+    const device::DeviceGuard guard(ordinal(rank));
+    ops_[rank]->Linear(rank, products);
+  }
   void RmsNorm(int rank, const RmsNormArgs& args) { Forward(rank, &CudaOps::RmsNorm, args); }
   void KvFinish(int rank, const KvFinishArgs<Bf16>& args) {
     Forward(rank, &CudaOps::KvFinish, args);
@@ -126,6 +131,8 @@ class CudaPairOps {
     Forward(rank, &CudaOps::Collapse, args);
   }
   void Update(int rank, const UpdateArgs<Bf16>& args) { Forward(rank, &CudaOps::Update, args); }
+  void Enter(int rank, const EnterArgs<Bf16>& args) { Forward(rank, &CudaOps::Enter, args); }
+  void Latents(int rank, const LatentArgs<Bf16>& args) { Forward(rank, &CudaOps::Latents, args); }
   void Attention(int rank, const AttentionArgs<Bf16>& args) {
     Forward(rank, &CudaOps::Attention, args);
   }
@@ -167,7 +174,7 @@ class CudaPairOps {
 
   // First failure of Place, Allocate, AllocateHost or Record.
   const absl::Status& setup_status() const;
-  const CudaOps& rank_ops(int rank) const { return *ops_[rank]; }
+  CudaOps& rank_ops(int rank) { return *ops_[rank]; }
   const coll::CudaPair& pair() const { return *pair_; }
   // The only rank whose operations count now, while its graph is captured.
   std::optional<int> active_rank() const { return active_rank_; }

@@ -104,7 +104,22 @@ class Drafter final : public StepEngine {
   void RunStage(int stage, int requests);
   void AttentionPartials(RankType& rank, int stage, int requests);
   void FfnPartials(RankType& rank, int stage, int rows);
-  void ReduceAndUpdate(int stage, int rows, bool is_attention);
+  // The weights with which a sublayer collapses its input. v41 delays them by one sublayer:
+  // attention uses the previous stage's FFN mix (or copy 0), the FFN uses attention's. v4 uses the
+  // sublayer's own.
+  struct CollapseWeights {
+    const float* weights;
+    int64_t stride;
+  };
+  static CollapseWeights PreOf(const MixCoefficients* mix) {
+    static_assert(sizeof(MixCoefficients) % sizeof(float) == 0);
+    return {mix->pre, sizeof(MixCoefficients) / sizeof(float)};
+  }
+  bool is_v41() const { return config_.arch == Arch::kV41; }
+  EnterArgs<S> UpdateOf(RankType& rank, const MixCoefficients* mix) const;
+  void EnterSublayer(RankType& rank, EnterArgs<S> args, const CollapseWeights& pre, Half16View norm,
+                     int rows);
+  void Reduce(int rows);
   void RunHead(int requests, int n_out, bool has_margins);
   StepOutputs Collect(const StepRequest& request);
   void CollectDebug(const StepRequest& request, StepOutputs& outputs);
@@ -118,6 +133,8 @@ class Drafter final : public StepEngine {
                std::vector<int64_t> shape);
   void ObserveMix(const RankType& rank, const char* sublayer, int stage, const MixCoefficients* mix,
                   int rows);
+  void ObserveUpdate(const RankType& rank, const char* output, const char* streams, int stage,
+                     int rows);
   void ObserveRing(const RankType& rank, int stage, int requests);
   void ObserveRouting(const RankType& rank, int stage, int rows);
   void ObserveBest(const RankType& rank, int position, int requests);

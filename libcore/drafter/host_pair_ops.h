@@ -68,7 +68,11 @@ class HostPairOps {
   int PaddedRows(int rows) const { return rows; }
 
   void Widen(int rank, const WidenArgs& args) { Run(rank, &Ops::Widen, args); }
-  void Linear(int rank, const LinearOpArgs& args) { Run(rank, &Ops::Linear, args); }
+  void Linear(int rank, std::span<const LinearOpArgs> products) {
+    Queue(rank, [this, rank, copies = std::vector(products.begin(), products.end())] {
+      ops_[rank]->Linear(rank, copies);
+    });
+  }
   void RmsNorm(int rank, const RmsNormArgs& args) { Run(rank, &Ops::RmsNorm, args); }
   void KvFinish(int rank, const KvFinishArgs<Bf16>& args) { Run(rank, &Ops::KvFinish, args); }
   void QueryFinish(int rank, const QueryFinishArgs& args) { Run(rank, &Ops::QueryFinish, args); }
@@ -77,6 +81,8 @@ class HostPairOps {
   void HeadMix(int rank, const HeadMixArgs<Bf16>& args) { Run(rank, &Ops::HeadMix, args); }
   void Collapse(int rank, const CollapseArgs<Bf16>& args) { Run(rank, &Ops::Collapse, args); }
   void Update(int rank, const UpdateArgs<Bf16>& args) { Run(rank, &Ops::Update, args); }
+  void Enter(int rank, const EnterArgs<Bf16>& args) { Run(rank, &Ops::Enter, args); }
+  void Latents(int rank, const LatentArgs<Bf16>& args) { Run(rank, &Ops::Latents, args); }
   void Attention(int rank, const AttentionArgs<Bf16>& args) { Run(rank, &Ops::Attention, args); }
   void GroupedOutput(int rank, const GroupedOutputArgs& args) {
     Run(rank, &Ops::GroupedOutput, args);

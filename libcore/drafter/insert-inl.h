@@ -121,17 +121,24 @@ void Drafter<O>::EnqueueInsert(const GraphKey& key) {
     if (key.from_taps) {
       float* wide = rank.insert_wide.data();
       ops_->Widen(r, {rank.step.rows(), count * row_values, wide});
-      ops_->Linear(r, {&rank.weights.main_proj, wide, row_values, count, main_x});
+      const LinearOpArgs main_proj = {&rank.weights.main_proj, wide, row_values, count, main_x};
+      ops_->Linear(r, {&main_proj, 1});
       ops_->RmsNorm(r, {main_x, rank.weights.main_norm, config_.norm_eps, count, dim, main_x});
     } else {
       ops_->Widen(r, {rank.step.rows(), count * row_values, main_x});
     }
     Observe(rank, "main_x", -1, main_x, {count, dim});
-    float* kv = rank.insert_kv.data();
+    const int64_t kv_values = int64_t{count} * config_.head_dim;
+    std::vector<LinearOpArgs> products;
     for (int s = 0; s < config_.stages; ++s) {
-      const RankStage& stage = rank.weights.stages[s];
-      ops_->Linear(r, {&stage.wkv, main_x, dim, count, kv});
-      ops_->RmsNorm(r, {kv, stage.kv_norm, config_.norm_eps, count, config_.head_dim, kv});
+      products.push_back(
+          {&rank.weights.stages[s].wkv, main_x, dim, count, rank.insert_kv.data() + s * kv_values});
+    }
+    ops_->Linear(r, products);
+    for (int s = 0; s < config_.stages; ++s) {
+      float* kv = products[s].y;
+      ops_->RmsNorm(
+          r, {kv, rank.weights.stages[s].kv_norm, config_.norm_eps, count, config_.head_dim, kv});
       ops_->KvFinish(r, {kv, head.insert_positions.data(), count, rank.rings[s].data(),
                          head.insert_out_rows.data()});
     }

@@ -31,7 +31,7 @@ struct Rank {
     step = StepMemory(ops.template Allocate<std::byte>(index, step_bytes));
     insert_wide = floats(in * c.tap_values());
     main_x = floats(in * dim);
-    insert_kv = floats(in * c.head_dim);
+    insert_kv = floats(c.stages * in * c.head_dim);
     for (int stage = 0; stage < c.stages; ++stage) {
       rings.push_back(stored(int64_t{kSlotCount} * c.ring_rows() * c.head_dim));
     }
@@ -40,6 +40,7 @@ struct Rank {
     attn_mix = ops.template Allocate<MixCoefficients>(index, r);
     ffn_mix = ops.template Allocate<MixCoefficients>(index, r);
     x = floats(r * dim);
+    query_latent = floats(r * c.q_lora_rank);
     query_rank = floats(r * c.q_lora_rank);
     q = floats(r * query);
     kv = floats(r * c.head_dim);
@@ -67,14 +68,14 @@ struct Rank {
   // Context insert.
   Buffer<float> insert_wide;     // [I, tap_values]
   Buffer<float> main_x;          // [I, dim]
-  Buffer<float> insert_kv;       // [I, head_dim]
+  Buffer<float> insert_kv;       // [stages, I, head_dim]
   std::vector<Buffer<S>> rings;  // per stage [slots, ring_rows, head_dim]
   // Block.
   Buffer<S> streams;  // [R, 4, dim]
   Buffer<float> pre;  // [R, 4] weights of the next collapse that no mix provides
   Buffer<MixCoefficients> attn_mix, ffn_mix;  // [R]
   Buffer<float> x;                            // [R, dim] input of the sublayer, normed
-  Buffer<float> query_rank;                   // [R, q_lora_rank]
+  Buffer<float> query_latent, query_rank;     // [R, q_lora_rank] before and after q_norm
   Buffer<float> q, o;                         // [R, heads, head_dim]
   Buffer<float> kv;                           // [R, head_dim]
   Buffer<S> block_kv;                         // [R, head_dim]

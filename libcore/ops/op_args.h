@@ -35,7 +35,8 @@ struct WidenArgs {
   float* out = nullptr;  // [count]
 };
 
-// y = x W, exact integer path for mul1 (exl3/linear.h).
+// y = x W, exact integer path for mul1 (exl3/linear.h). One operation takes several products, which
+// share launches where their k and rows are equal; none reads what another one writes.
 struct LinearOpArgs {
   const exl3::MatrixView* matrix = nullptr;
   const float* x = nullptr;  // [rows, k]
@@ -165,6 +166,38 @@ struct ExpertsArgs {
   int rows = 0;
   float* partials = nullptr;  // [halves, rows capacity, dim]
   int64_t half_stride = 0;    // elements between halves
+};
+
+// Between two sublayers, each part only where its pointers are given, in this order: Update with
+// the last sublayer's output, Mix for the next one, Collapse of the picked rows, RmsNorm.
+template <class S>
+struct EnterArgs {
+  S* streams = nullptr;  // [rows, 4, dim]
+  int rows = 0;
+  // Update.
+  const S* y = nullptr;  // [rows, dim]
+  const MixCoefficients* update = nullptr;
+  // Mix.
+  MixWeights mix_weights;
+  MixCoefficients* mix = nullptr;  // [rows]
+  // Collapse and norm.
+  const float* pre = nullptr;  // [rows, 4], row stride pre_stride; v4: inside `mix`
+  int64_t pre_stride = 0;
+  RowPick pick;
+  int picked_rows = 0;
+  Half16View norm;             // [dim]
+  float* collapsed = nullptr;  // [picked_rows, dim] before the norm; may be null
+  float* x = nullptr;          // [picked_rows, dim]
+};
+
+// From the two latents of an attention to its queries and its block rows: norm and wq_b of the one,
+// norm and KvFinish of the other.
+template <class S>
+struct LatentArgs {
+  RmsNormArgs query_norm;  // y is not x
+  LinearOpArgs wq_b;       // of query_norm.y
+  RmsNormArgs kv_norm;     // in place
+  KvFinishArgs<S> kv_finish;
 };
 
 // y = store(partial of half 0 + partial of half 1), the only place where halves meet.

@@ -23,10 +23,11 @@ inline constexpr int kStepMarks = 3;
 // finish.
 template <class O>
 concept OpSet = requires(
-    O ops, int rank, const WidenArgs& widen, const LinearOpArgs& linear, const RmsNormArgs& norm,
-    const KvFinishArgs<typename O::Stored>& kv, const QueryFinishArgs& query,
-    const EmbedArgs<typename O::Stored>& embed, const MixArgs<typename O::Stored>& mix,
-    const HeadMixArgs<typename O::Stored>& head_mix,
+    O ops, int rank, const WidenArgs& widen, std::span<const LinearOpArgs> products,
+    const RmsNormArgs& norm, const EnterArgs<typename O::Stored>& enter,
+    const LatentArgs<typename O::Stored>& latents, const KvFinishArgs<typename O::Stored>& kv,
+    const QueryFinishArgs& query, const EmbedArgs<typename O::Stored>& embed,
+    const MixArgs<typename O::Stored>& mix, const HeadMixArgs<typename O::Stored>& head_mix,
     const CollapseArgs<typename O::Stored>& collapse, const UpdateArgs<typename O::Stored>& update,
     const AttentionArgs<typename O::Stored>& attention, const GroupedOutputArgs& grouped,
     const RouterArgs& router, const ExpertsArgs& experts, const MarkovArgs& markov,
@@ -34,7 +35,7 @@ concept OpSet = requires(
     std::span<const ExchangeArgs> exchanges, const GraphKey& key) {
   typename O::Stored;
   { ops.Widen(rank, widen) } -> std::same_as<void>;
-  { ops.Linear(rank, linear) } -> std::same_as<void>;
+  { ops.Linear(rank, products) } -> std::same_as<void>;
   { ops.RmsNorm(rank, norm) } -> std::same_as<void>;
   { ops.KvFinish(rank, kv) } -> std::same_as<void>;
   { ops.QueryFinish(rank, query) } -> std::same_as<void>;
@@ -43,6 +44,8 @@ concept OpSet = requires(
   { ops.HeadMix(rank, head_mix) } -> std::same_as<void>;
   { ops.Collapse(rank, collapse) } -> std::same_as<void>;
   { ops.Update(rank, update) } -> std::same_as<void>;
+  { ops.Enter(rank, enter) } -> std::same_as<void>;      // as EnterByParts
+  { ops.Latents(rank, latents) } -> std::same_as<void>;  // as LatentsByParts
   { ops.Attention(rank, attention) } -> std::same_as<void>;
   { ops.GroupedOutput(rank, grouped) } -> std::same_as<void>;
   { ops.Router(rank, router) } -> std::same_as<void>;

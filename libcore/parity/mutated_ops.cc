@@ -13,7 +13,11 @@ namespace tp2 {
 MutatedOps::MutatedOps(const DrafterConfig& config, int thread_count, Mutation mutation)
     : Base(config, 1, thread_count), config_(config), mutation_(mutation), pool_(thread_count) {}
 
-void MutatedOps::Linear(int rank, const LinearOpArgs& args) {
+void MutatedOps::Linear(int rank, std::span<const LinearOpArgs> products) {
+  for (const LinearOpArgs& product : products) Multiply(rank, product);
+}
+
+void MutatedOps::Multiply(int rank, const LinearOpArgs& args) {
   const exl3::MatrixView& matrix = *args.matrix;
   LinearOpArgs changed = args;
   exl3::MatrixView other = matrix;
@@ -39,12 +43,12 @@ void MutatedOps::Linear(int rank, const LinearOpArgs& args) {
     changed.x = is_second_half_ ? args.x - matrix.k : args.x + matrix.k;
     is_second_half_ = !is_second_half_;
   }
-  Base::Linear(rank, changed);
+  Base::Linear(rank, {&changed, 1});
 }
 
 void MutatedOps::RmsNorm(int rank, const RmsNormArgs& args) {
   Base::RmsNorm(rank, args);
-  if (args.x != args.y) hidden_ = args.y;  // the head's norm alone keeps its input
+  if (args.x != args.y) hidden_ = args.y;  // the head's is the last of those that keep their input
 }
 
 std::vector<int64_t> MutatedOps::Shifted(const int64_t* positions, int rows) const {

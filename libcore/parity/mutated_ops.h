@@ -15,7 +15,7 @@ class MutatedOps : public CpuOps<Bf16> {
  public:
   MutatedOps(const DrafterConfig& config, int thread_count, Mutation mutation);
 
-  void Linear(int rank, const LinearOpArgs& args);
+  void Linear(int rank, std::span<const LinearOpArgs> products);
   void RmsNorm(int rank, const RmsNormArgs& args);
   void KvFinish(int rank, const KvFinishArgs<Bf16>& args);
   void QueryFinish(int rank, const QueryFinishArgs& args);
@@ -23,6 +23,10 @@ class MutatedOps : public CpuOps<Bf16> {
   void Mix(int rank, const MixArgs<Bf16>& args);
   void Collapse(int rank, const CollapseArgs<Bf16>& args);
   void Update(int rank, const UpdateArgs<Bf16>& args);
+  void Enter(int rank, const EnterArgs<Bf16>& args) {
+    EnterByParts(*this, rank, config_.norm_eps, config_.dim, args);
+  }
+  void Latents(int rank, const LatentArgs<Bf16>& args) { LatentsByParts(*this, rank, args); }
   void Attention(int rank, const AttentionArgs<Bf16>& args);
   void Router(int rank, const RouterArgs& args);
   void Experts(int rank, const ExpertsArgs& args);
@@ -31,6 +35,7 @@ class MutatedOps : public CpuOps<Bf16> {
  private:
   using Base = CpuOps<Bf16>;
 
+  void Multiply(int rank, const LinearOpArgs& args);
   bool Is(Mutation mutation) const { return mutation_ == mutation; }
   // One position early: the anchor's row placed on the last context row.
   std::vector<int64_t> Shifted(const int64_t* positions, int rows) const;

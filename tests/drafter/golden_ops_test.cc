@@ -113,7 +113,8 @@ class OpComparison {
   }
   std::vector<float> Linear(const exl3::MatrixView& matrix, const std::vector<float>& x, int rows) {
     std::vector<float> y(static_cast<size_t>(rows) * matrix.n);
-    ops_->Linear(0, {&matrix, x.data(), matrix.k, rows, y.data()});
+    const LinearOpArgs product = {&matrix, x.data(), matrix.k, rows, y.data()};
+    ops_->Linear(0, {&product, 1});
     return y;
   }
   std::vector<float> Norm(std::vector<float> x, Half16View weight, int rows) {
@@ -274,8 +275,9 @@ class OpComparison {
     int begin = 0;
     for (int half = 0; half < kHalves; ++half) {
       const exl3::MatrixView& wo_b = weights_.stages[stage].wo_b[half];
-      ops_->Linear(0, {&wo_b, z.data() + begin, config_.output_values(), kBlockRows,
-                       partials.data() + half * half_values});
+      const LinearOpArgs product = {&wo_b, z.data() + begin, config_.output_values(), kBlockRows,
+                                    partials.data() + half * half_values};
+      ops_->Linear(0, {&product, 1});
       begin += wo_b.k;
     }
     std::vector<S> y(half_values);

@@ -152,6 +152,74 @@ TEST_P(BlockGpuTest, UpdateAgrees) {
   EXPECT_TRUE(SameBits(streams));
 }
 
+// Update, mix, collapse and norm in one: with each part left out once, and for every pick.
+TEST_P(BlockGpuTest, EnterAgreesPartByPart) {
+  Twin<Bf16> streams = Stored(int64_t{rows_} * kStreams * dim_);
+  const Twin<Bf16> y = Stored(int64_t{rows_} * dim_);
+  const Twin<MixCoefficients> update = Mixes();
+  Twin<MixCoefficients> mix = OutputTwin<MixCoefficients>(rows_);
+  for (int take = 0; take <= kBlockRows; ++take) {
+    const int picked = rows_ / kBlockRows * take;
+    Twin<float> collapsed = OutputTwin<float>(int64_t{picked} * dim_ + 1);
+    Twin<float> x = OutputTwin<float>(int64_t{picked} * dim_ + 1);
+    const auto enter = [&](auto& ops, const RankStage& stage, Bf16* h, const Bf16* out,
+                           const MixCoefficients* old, MixCoefficients* next, float* before,
+                           float* after) {
+      EnterArgs<Bf16> args = {.streams = h, .rows = rows_};
+      if (take != 1) args.y = out, args.update = old;
+      if (take != 2) args.mix_weights = stage.ffn_mix, args.mix = next;
+      if (take > 0) {
+        const MixCoefficients* pre = ops_->config.arch == Arch::kV41 || take == 2 ? old : next;
+        args.pre = reinterpret_cast<const float*>(pre);
+        args.pre_stride = sizeof(MixCoefficients) / sizeof(float);
+        args.pick = {take, kBlockRows};
+        args.picked_rows = picked;
+        args.norm = stage.ffn_norm;
+        args.collapsed = take == 3 ? nullptr : before;
+        args.x = after;
+      }
+      ops.Enter(0, args);
+    };
+    enter(*ops_->cpu, host(), streams.host.data(), y.host.data(), update.host.data(),
+          mix.host.data(), collapsed.host.data(), x.host.data());
+    enter(*ops_->cuda, card(), streams.card.data(), y.card.data(), update.card.data(),
+          mix.card.data(), collapsed.card.data(), x.card.data());
+    EXPECT_TRUE(SameBits(streams)) << "take " << take;
+    if (take != 2) EXPECT_TRUE(SameBits(mix)) << "take " << take;
+    if (take > 0) EXPECT_TRUE(SameBits(x, int64_t{picked} * dim_)) << "take " << take;
+    if (take > 0 && take != 3) {
+      EXPECT_TRUE(SameBits(collapsed, int64_t{picked} * dim_)) << "take " << take;
+    }
+  }
+}
+
+TEST_P(BlockGpuTest, LatentsAgree) {
+  const int dims = ops_->config.head_dim, q_lora = ops_->config.q_lora_rank;
+  const float eps = ops_->config.norm_eps;
+  const Twin<float> latent = Floats(int64_t{rows_} * q_lora);
+  Twin<float> kv = Floats(int64_t{rows_} * dims, 30.0f);
+  Twin<float> normed = OutputTwin<float>(int64_t{rows_} * q_lora);
+  Twin<float> q = OutputTwin<float>(int64_t{rows_} * host().wq_b.n);
+  Twin<Bf16> block = OutputTwin<Bf16>(int64_t{rows_} * dims);
+  const Twin<int64_t> positions = Positions();
+  std::vector<int32_t> places;
+  for (int i = 0; i < rows_; ++i) places.push_back(rows_ - 1 - i);
+  const Twin<int32_t> out_rows = MakeTwin(std::move(places));
+  ops_->cpu->Latents(
+      0, {{latent.host.data(), host().q_norm, eps, rows_, q_lora, normed.host.data()},
+          {&host().wq_b, normed.host.data(), q_lora, rows_, q.host.data()},
+          {kv.host.data(), host().kv_norm, eps, rows_, dims, kv.host.data()},
+          {kv.host.data(), positions.host.data(), rows_, block.host.data(), out_rows.host.data()}});
+  ops_->cuda->Latents(
+      0, {{latent.card.data(), card().q_norm, eps, rows_, q_lora, normed.card.data()},
+          {&card().wq_b, normed.card.data(), q_lora, rows_, q.card.data()},
+          {kv.card.data(), card().kv_norm, eps, rows_, dims, kv.card.data()},
+          {kv.card.data(), positions.card.data(), rows_, block.card.data(), out_rows.card.data()}});
+  EXPECT_TRUE(SameBits(normed));
+  EXPECT_TRUE(SameBits(q));
+  EXPECT_TRUE(SameBits(block));
+}
+
 TEST_P(BlockGpuTest, AllReduceAgreesForOneRankAndForTwo) {
   const int64_t count = int64_t{rows_} * dim_;
   const Twin<float> partials = Floats(2 * count);

@@ -112,7 +112,7 @@ TEST(GraphGpuTest, DeviceTimesAreThoseOfTheDeviceOnly) {
   StepEntry entry = {{.slot = 0, .position = 0, .row_count = 1, .values = rows}, 1};
   bool is_right = engine->Step({.entries = {&entry, 1}}).ok() && engine->is_healthy();
   cuda::LaunchWiden(reinterpret_cast<const Bf16*>(16), 1024, reinterpret_cast<float*>(16),
-                    cudaStreamLegacy);
+                    {.stream = cudaStreamLegacy});
   cudaDeviceSynchronize();
   entry.rows = {.slot = 0, .position = 1, .values = {}};
   for (int attempt = 0; attempt < 2; ++attempt) {

@@ -29,8 +29,10 @@ void ExpectSameProduct(const MatrixTwin& matrix, std::vector<float> x_values, in
   const Twin<float> x = MakeTwin(std::move(x_values));
   Twin<float> y = OutputTwin<float>(int64_t{rows} * matrix.host.n);
   const int k = matrix.host.k;
-  ops.cpu->Linear(0, {&matrix.host, x.host.data(), k, rows, y.host.data()});
-  ops.cuda->Linear(0, {&matrix.card, x.card.data(), k, rows, y.card.data()});
+  const LinearOpArgs host = {&matrix.host, x.host.data(), k, rows, y.host.data()};
+  const LinearOpArgs card = {&matrix.card, x.card.data(), k, rows, y.card.data()};
+  ops.cpu->Linear(0, {&host, 1});
+  ops.cuda->Linear(0, {&card, 1});
   EXPECT_TRUE(SameBits(y)) << "k " << k << " n " << matrix.host.n << " bits " << matrix.host.bits
                            << " rows " << rows;
 }
@@ -79,6 +81,33 @@ TEST(LinearGpuTest, AgreesOnRowsAtTheEdgesOfTheRange) {
   x[5 * k + 5] = std::numeric_limits<float>::quiet_NaN();
   for (const exl3::Codebook codebook : {exl3::Codebook::kMul1, exl3::Codebook::kMcg}) {
     ExpectSameProduct(MatrixTwin(k, 256, 4, codebook), x, 7);
+  }
+}
+
+// Products that share a launch, and such that cannot: other widths, codebooks, numbers of outputs,
+// k.
+TEST(LinearGpuTest, GivesSeveralProductsTheirOwnBits) {
+  TP2_NEEDS_GPU();
+  OpPair& ops = GetOpPair("tiny", 1, 0);
+  const MatrixTwin matrices[] = {
+      {1280, 384, 5, exl3::Codebook::kMul1}, {1280, 128, 5, exl3::Codebook::kMul1},
+      {1280, 256, 2, exl3::Codebook::kMul1}, {1280, 256, 3, exl3::Codebook::kMcg},
+      {256, 640, 5, exl3::Codebook::kMul1},  {256, 128, 6, exl3::Codebook::kMul1}};
+  Rng rng(11);
+  for (const int rows : {1, 5, 20, 29}) {
+    const Twin<float> x = MakeTwin(RandomFloats(rng, int64_t{rows} * 1280 + 64));
+    std::vector<Twin<float>> y;
+    std::vector<LinearOpArgs> host, card;
+    for (const MatrixTwin& matrix : matrices) {
+      Twin<float>& out = y.emplace_back(OutputTwin<float>(int64_t{rows} * matrix.host.n));
+      const int64_t offset = 4 * static_cast<int64_t>(y.size());
+      const int stride = matrix.host.k;
+      host.push_back({&matrix.host, x.host.data() + offset, stride, rows, out.host.data()});
+      card.push_back({&matrix.card, x.card.data() + offset, stride, rows, out.card.data()});
+    }
+    ops.cpu->Linear(0, host);
+    ops.cuda->Linear(0, card);
+    for (size_t i = 0; i < y.size(); ++i) EXPECT_TRUE(SameBits(y[i])) << "product " << i;
   }
 }
 

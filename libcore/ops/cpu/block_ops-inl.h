@@ -37,14 +37,17 @@ void CpuOps<S, L>::Widen(int rank, const WidenArgs& args) {
 }
 
 template <class S, class L>
-void CpuOps<S, L>::Linear(int rank, const LinearOpArgs& args) {
-  const exl3::LinearArgs product = {.matrix = *args.matrix,
-                                    .x = args.x,
-                                    .x_stride = args.x_stride,
-                                    .rows = args.rows,
-                                    .y = args.y,
-                                    .y_stride = args.matrix->n};
-  linear_.Run({&product, 1}, pool_);
+void CpuOps<S, L>::Linear(int rank, std::span<const LinearOpArgs> products) {
+  std::vector<exl3::LinearArgs> batch;
+  for (const LinearOpArgs& args : products) {
+    batch.push_back({.matrix = *args.matrix,
+                     .x = args.x,
+                     .x_stride = args.x_stride,
+                     .rows = args.rows,
+                     .y = args.y,
+                     .y_stride = args.matrix->n});
+  }
+  linear_.Run(batch, pool_);
 }
 
 template <class S, class L>

@@ -8,6 +8,7 @@
 #include "libcore/base/thread_pool.h"
 #include "libcore/math/rope.h"
 #include "libcore/model/drafter_config.h"
+#include "libcore/ops/composed_ops.h"
 #include "libcore/ops/cpu/integer_linear.h"
 #include "libcore/ops/first_error.h"
 #include "libcore/ops/op_args.h"
@@ -63,7 +64,7 @@ class CpuOps {
   void Wait(int rank) {}
 
   void Widen(int rank, const WidenArgs& args);
-  void Linear(int rank, const LinearOpArgs& args);
+  void Linear(int rank, std::span<const LinearOpArgs> products);
   void RmsNorm(int rank, const RmsNormArgs& args);
   void KvFinish(int rank, const KvFinishArgs<S>& args);
   void QueryFinish(int rank, const QueryFinishArgs& args);
@@ -72,6 +73,10 @@ class CpuOps {
   void HeadMix(int rank, const HeadMixArgs<S>& args);
   void Collapse(int rank, const CollapseArgs<S>& args);
   void Update(int rank, const UpdateArgs<S>& args);
+  void Enter(int rank, const EnterArgs<S>& args) {
+    EnterByParts(*this, rank, config_.norm_eps, config_.dim, args);
+  }
+  void Latents(int rank, const LatentArgs<S>& args) { LatentsByParts(*this, rank, args); }
   void Attention(int rank, const AttentionArgs<S>& args);
   void GroupedOutput(int rank, const GroupedOutputArgs& args);
   void Router(int rank, const RouterArgs& args);

@@ -2,6 +2,7 @@
 // ascending key order, inverse rotation.
 #include "libcore/math/transcendental.h"
 #include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/preload.cuh"
 #include "libcore/ops/cuda/warp.cuh"
 
@@ -107,9 +108,11 @@ __device__ void ScoreKeys(const AttentionLaunch& args, const KeyRows& keys, int 
   }
 }
 
-// Grid: x = pairs of heads, y = rows of all requests. Dynamic shared memory: the scores.
+// Grid: x = pairs of heads, y = rows of all requests. Dynamic
+// shared memory: the scores.
 __global__ void __launch_bounds__(kThreads)
     AttentionKernel(const __grid_constant__ AttentionLaunch args) {
+  AwaitPredecessor();
   extern __shared__ float scores[];
   __shared__ float inverse[kHeads];
   const int row = static_cast<int>(blockIdx.y);
@@ -161,11 +164,11 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void LaunchAttention(const AttentionLaunch& args, cudaStream_t stream) {
+void LaunchAttention(const AttentionLaunch& args, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(args.heads / kHeads),
                   static_cast<unsigned>(args.requests * args.block_rows));
   const size_t score_bytes = sizeof(float) * kHeads * (args.max_window + args.block_rows);
-  AttentionKernel<<<grid, kThreads, score_bytes, stream>>>(args);
+  Launch(queue, AttentionKernel, grid, kThreads, score_bytes, args);
 }
 
 cudaError_t PreloadAttention() {

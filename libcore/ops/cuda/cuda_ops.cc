@@ -16,7 +16,7 @@ namespace tp2 {
 namespace {
 
 constexpr int kMaxRows = kMaxRequests * kBlockRows;
-constexpr int kMarkovRequests = kMaxRequests;
+static_assert(cuda::kMaxMarkovRequests == kMaxRequests);
 // Products of at most this many outputs may be split over K.
 constexpr int kMaxSplitOutputs = 64 * 1024;
 
@@ -53,6 +53,7 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const DrafterConfig& co
   std::unique_ptr<CudaOps> ops(new CudaOps(config, rank_count));
   ops->ordinal_ = device.ordinal;
   ops->multiprocessors_ = device.multiprocessors;
+  ops->can_overlap_ = device.capability >= 90;
   TP2_RETURN_IF_ERROR(ops->Initialize(max_positions));
   return ops;
 }
@@ -63,6 +64,10 @@ void CudaOps::UseThread() { (void)cudaSetDevice(ordinal_); }
 absl::Status CudaOps::Initialize(int64_t max_positions) {
   TP2_ASSIGN_OR_RETURN(stream_, device::Stream::Create());
   TP2_ASSIGN_OR_RETURN(capture_stream_, device::Stream::Create(device::Stream::Kind::kCapture));
+  TP2_ASSIGN_OR_RETURN(side_stream_, device::Stream::Create());
+  TP2_ASSIGN_OR_RETURN(side_capture_, device::Stream::Create(device::Stream::Kind::kCapture));
+  TP2_ASSIGN_OR_RETURN(forked_, device::Event::Create());
+  TP2_ASSIGN_OR_RETURN(joined_, device::Event::Create());
   for (device::Event& mark : marks_) {
     TP2_ASSIGN_OR_RETURN(mark, device::Event::Create());
   }
@@ -71,9 +76,9 @@ absl::Status CudaOps::Initialize(int64_t max_positions) {
   TP2_ASSIGN_OR_RETURN(error_words_, HostBuffer<int>::Create(static_cast<int64_t>(errors_.size())));
   const int64_t segments = (int64_t{kStreams} * config_.dim + 1023) / 1024;
   TP2_RETURN_IF_ERROR(AllocateInto(stream_dots_, kMaxRows * (kMixOutputs + 1) * segments));
-  TP2_RETURN_IF_ERROR(AllocateInto(block_best_, cuda::kMarkovBlocks * kMarkovRequests));
-  TP2_RETURN_IF_ERROR(AllocateInto(partial_sums_, int64_t{cuda::kRowsPerPass} * kMaxSplitOutputs));
-  TP2_RETURN_IF_ERROR(AllocateInto(arrivals_, kMaxSplitOutputs / 128));
+  TP2_RETURN_IF_ERROR(AllocateInto(block_best_, cuda::kMarkovBlocks * kMaxRequests));
+  TP2_RETURN_IF_ERROR(AllocateInto(markov_arrivals_, 1));
+  TP2_RETURN_IF_ERROR(AllocateInto(router_arrivals_, kMaxRows));
   return BuildExpertBuffers();
 }
 
@@ -99,11 +104,9 @@ absl::Status CudaOps::BuildRopeTable(int64_t max_positions) {
 int CudaOps::item_capacity() const { return kMaxRows * (config_.experts_per_token + 1); }
 
 // Every routed entry may be alone in its group.
-int CudaOps::group_capacity() const {
-  return kMaxRows * config_.experts_per_token + cuda::GroupsOf(kMaxRows);
-}
+int CudaOps::group_capacity() const { return kMaxRows * config_.experts_per_token; }
 
-int CudaOps::job_capacity() const { return kMaxRows * config_.experts_per_token + 1; }
+int CudaOps::job_capacity() const { return kMaxRows * config_.experts_per_token; }
 
 absl::Status CudaOps::BuildExpertBuffers() {
   const int64_t items = item_capacity(), jobs = job_capacity();
@@ -115,16 +118,39 @@ absl::Status CudaOps::BuildExpertBuffers() {
   TP2_RETURN_IF_ERROR(AllocateInto(down_jobs_, cuda::kMaxHalves * jobs));
   TP2_RETURN_IF_ERROR(AllocateInto(item_rows_, items));
   TP2_RETURN_IF_ERROR(AllocateInto(item_weights_, items));
+  const std::vector<float> ones(static_cast<size_t>(kMaxRows), 1.0f);
+  TP2_RETURN_IF_ERROR(AllocateInto(ones_, kMaxRows));
+  TP2_RETURN_IF_ERROR(TP2_CUDA(
+      cudaMemcpy(ones_.data(), ones.data(), kMaxRows * sizeof(float), cudaMemcpyHostToDevice)));
   TP2_RETURN_IF_ERROR(AllocateInto(row_items_, kMaxRows * config_.experts_per_token));
-  TP2_RETURN_IF_ERROR(AllocateInto(row_sums_, 2 * items + cuda::kRowsPerPass));
-  TP2_RETURN_IF_ERROR(AllocateInto(scales_, 2 * items + cuda::kRowsPerPass));
   // A body for more groups than a job has reads one group past it.
   const int64_t widest = std::max<int64_t>(
-      {config_.tap_values(), config_.output_values(), config_.group_inputs(), dim});
-  const int64_t plain = (cuda::GroupsOf(cuda::kRowsPerPass) + 1) * widest;
-  const int64_t experts = (2 * group_capacity() + 1) * std::max(dim, channels);
-  TP2_RETURN_IF_ERROR(AllocateInto(quanta_, 2 * std::max(plain, experts)));
-  return AllocateInto(halves_, cuda::kRowsPerGroup * std::max(plain, experts));
+      {config_.tap_values(), config_.output_values(), config_.group_inputs(), dim, channels});
+  const int64_t few = cuda::kFewJobs * cuda::GroupsOf(cuda::kRowsPerPass) + 1;
+  const int64_t groups = std::max<int64_t>(few, 2 * group_capacity() + 1);
+  const int64_t rows = std::max<int64_t>(2 * items, cuda::kFewJobs * cuda::kRowsPerPass);
+  TP2_RETURN_IF_ERROR(
+      main_.Allocate(2 * groups * widest, cuda::kRowsPerGroup * groups * widest, rows));
+  return side_.Allocate(2 * groups * widest, cuda::kRowsPerGroup * groups * widest, rows);
+}
+
+absl::Status CudaOps::Workspace::Allocate(int64_t quanta_count, int64_t half_count,
+                                          int64_t item_count) {
+  TP2_RETURN_IF_ERROR(AllocateInto(quanta, quanta_count));
+  TP2_RETURN_IF_ERROR(AllocateInto(halves, half_count));
+  TP2_RETURN_IF_ERROR(AllocateInto(row_sums, item_count));
+  TP2_RETURN_IF_ERROR(AllocateInto(scales, item_count));
+  TP2_RETURN_IF_ERROR(AllocateInto(partial_sums, int64_t{cuda::kRowsPerPass} * kMaxSplitOutputs));
+  return AllocateInto(arrivals, kMaxSplitOutputs / 128);
+}
+
+cuda::LinearWorkspace CudaOps::Workspace::view() {
+  return {.quanta = quanta.data(),
+          .halves = halves.data(),
+          .row_sums = row_sums.data(),
+          .scales = scales.data(),
+          .partial_sums = partial_sums.data(),
+          .arrivals = arrivals.data()};
 }
 
 RankWeights CudaOps::Place(int rank, const RankWeights& host) {
@@ -170,13 +196,30 @@ void CudaOps::CheckLaunch(const char* op) {
   if (error != cudaSuccess) Check(device::ToStatus(error, absl::StrCat("launch of ", op)));
 }
 
+void CudaOps::Fork() {
+  Check(forked_.Record(main_stream()));
+  Check(forked_.HoldBack(side_queue().stream));
+  must_wait_ = true;
+  has_side_work_ = true;
+}
+
+void CudaOps::Join() {
+  if (!std::exchange(has_side_work_, false)) return;
+  Check(joined_.Record(side_queue().stream));
+  Check(joined_.HoldBack(main_stream()));
+  must_wait_ = true;
+}
+
 void CudaOps::Copy(const void* in, size_t bytes, void* out) {
-  Check(TP2_CUDA(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, stream())));
+  Join();
+  must_wait_ = true;
+  Check(TP2_CUDA(cudaMemcpyAsync(out, in, bytes, cudaMemcpyDefault, main_stream())));
 }
 
 void CudaOps::Wait(int rank) {
   if (is_recording_)
     return errors_[rank].Note("graph", "an operation that waits is no part of one");
+  Join();
   Check(stream_.Synchronize());
 }
 
@@ -207,7 +250,12 @@ FirstError& CudaOps::error(int rank) {
 
 absl::Status CudaOps::Capture(const GraphKey& key, absl::FunctionRef<void()> body) {
   is_recording_ = true;
-  absl::StatusOr<device::Graph> graph = device::Graph::Capture(capture_stream_, ordinal_, body);
+  must_wait_ = true;
+  overlaps_ = can_overlap_ && key.kind == GraphKey::Kind::kInsert;
+  absl::StatusOr<device::Graph> graph =
+      device::Graph::Capture(capture_stream_, ordinal_, [&] { body(), Join(); });
+  must_wait_ = true;
+  overlaps_ = false;
   is_recording_ = false;
   if (!graph.ok()) return WithContext(graph.status(), absl::StrCat("graph key ", key.Name()));
   TP2_RETURN_IF_ERROR(graph->Upload(stream_));

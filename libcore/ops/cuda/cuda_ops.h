@@ -27,6 +27,7 @@
 #include "libcore/device/stream.h"
 #include "libcore/math/rope.h"
 #include "libcore/ops/cuda/device_types.h"
+#include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/weights_placer.h"
 #include "libcore/ops/first_error.h"
 #include "libcore/ops/op_args.h"
@@ -97,7 +98,7 @@ class CudaOps {
   std::vector<GraphSize> GraphSizes() const;
 
   void Widen(int rank, const WidenArgs& args);
-  void Linear(int rank, const LinearOpArgs& args);
+  void Linear(int rank, std::span<const LinearOpArgs> products);
   void RmsNorm(int rank, const RmsNormArgs& args);
   void KvFinish(int rank, const KvFinishArgs<Bf16>& args);
   void QueryFinish(int rank, const QueryFinishArgs& args);
@@ -106,6 +107,8 @@ class CudaOps {
   void HeadMix(int rank, const HeadMixArgs<Bf16>& args);
   void Collapse(int rank, const CollapseArgs<Bf16>& args);
   void Update(int rank, const UpdateArgs<Bf16>& args);
+  void Enter(int rank, const EnterArgs<Bf16>& args);
+  void Latents(int rank, const LatentArgs<Bf16>& args);
   void Attention(int rank, const AttentionArgs<Bf16>& args);
   void GroupedOutput(int rank, const GroupedOutputArgs& args);
   void Router(int rank, const RouterArgs& args);
@@ -124,8 +127,12 @@ class CudaOps {
   // Makes the card current for the calling thread.
   void UseThread();
   bool is_healthy() const { return fault_.empty(); }
-  // Where operations go: to the owning stream, or into the graph that is being captured.
-  cudaStream_t stream() const { return (is_recording_ ? capture_stream_ : stream_).get(); }
+  // Where operations go: to the owning stream, or into the graph that is being captured. Whoever
+  // asks may enqueue there, so the next kernel waits for everything before it.
+  cudaStream_t stream() {
+    must_wait_ = true;
+    return main_stream();
+  }
   // First failure of Place, Allocate, AllocateHost or Record.
   const absl::Status& setup_status() const { return setup_status_; }
 
@@ -160,13 +167,38 @@ class CudaOps {
   void Copy(const void* in, size_t bytes, void* out);
   absl::Status Capture(const GraphKey& key, absl::FunctionRef<void()> body);
   void Replay(const GraphKey& key);
-  void RunProduct(const exl3::MatrixView& matrix, const float* x, int64_t x_stride, int rows,
-                  float* y, int64_t y_stride);
-  void RunExpertProducts(const ExpertTable& table, const cuda::LinearJobs& jobs,
-                         std::span<const exl3::MatrixView* const> shared);
-  cuda::LinearWorkspace workspace();
-  // Parts of K for `job_count` products of k inputs and n outputs in one launch.
-  int SplitsOf(int k, int n, int job_count) const;
+  // A product and the row stride of its y.
+  struct Product {
+    LinearOpArgs args;
+    int64_t y_stride = 0;
+  };
+  void RunProducts(std::span<const Product> products);
+  // Products of equal k and rows, kFewJobs of them at most, in one launch per kind of matrix.
+  void RunTogether(std::span<const Product> products);
+  void Multiply(const cuda::LinearJobs& jobs, std::span<const exl3::MatrixView* const> matrices,
+                const cuda::LinearWorkspace& work, const cuda::Queue& queue);
+  void EnqueueMix(const MixArgs<Bf16>& args, const cuda::Queue& queue);
+  cuda::KvFinishLaunch KvLaunchOf(const KvFinishArgs<Bf16>& args) const;
+  void RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs);
+  void RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args);
+  // Parts of K for products of k inputs and `block_count` blocks of outputs in one launch.
+  int SplitsOf(int k, int block_count, int64_t sum_count) const;
+
+  // Work beside the main stream: Fork lets it start behind what is enqueued so far, Join makes what
+  // is enqueued later wait for it.
+  void Fork();
+  void Join();
+  cudaStream_t main_stream() const { return (is_recording_ ? capture_stream_ : stream_).get(); }
+  // For the next kernel. Plain behind anything that is not a kernel of this op set.
+  cuda::Queue queue() { return {main_stream(), overlaps_ && !std::exchange(must_wait_, false)}; }
+  // Never overlapping: what may follow a collective.
+  cuda::Queue PlainQueue() {
+    must_wait_ = true;
+    return queue();
+  }
+  cuda::Queue side_queue() const {
+    return {(is_recording_ ? side_capture_ : side_stream_).get(), false};
+  }
   int item_capacity() const;
   int group_capacity() const;
   int job_capacity() const;
@@ -174,7 +206,16 @@ class CudaOps {
   DrafterConfig config_;
   int ordinal_ = 0;
   device::Stream stream_, capture_stream_;
+  device::Stream side_stream_, side_capture_;
+  device::Event forked_, joined_;
   bool is_recording_ = false;
+  bool can_overlap_ = false;  // the card can start a kernel before its predecessor ends
+  // Where it may: in graphs without work beside the main stream. In others every such edge was
+  // measured to cost more than it gains.
+  bool overlaps_ = false;
+  bool must_wait_ = true;  // the next kernel may not
+  bool has_side_work_ = false;
+  bool is_reversed_ = false;  // each Markov position begins where the last one's weights are cached
   std::array<device::Event, kStepMarks> marks_;
   device::Arena arena_;
   absl::Status setup_status_;
@@ -188,18 +229,27 @@ class CudaOps {
 
   Buffer<CosSin> rope_;          // [max_positions + kBlockRows, rope_dims / 2]
   HostBuffer<int> error_words_;  // [rank_count], written by kernels
-  Buffer<uint32_t> quanta_;
-  Buffer<float> halves_;
-  Buffer<int64_t> row_sums_;
-  Buffer<float> scales_;
-  Buffer<unsigned long long> partial_sums_;
-  Buffer<unsigned int> arrivals_;
+  // Rows between transform and product, and the sums of split products.
+  struct Workspace {
+    Buffer<uint32_t> quanta;
+    Buffer<float> halves;
+    Buffer<int64_t> row_sums;
+    Buffer<float> scales;
+    Buffer<unsigned long long> partial_sums;
+    Buffer<unsigned int> arrivals;
+
+    absl::Status Allocate(int64_t quanta_count, int64_t half_count, int64_t item_count);
+    cuda::LinearWorkspace view();
+  };
+  Workspace main_, side_;
+  Buffer<unsigned int> markov_arrivals_, router_arrivals_;
   Buffer<float> stream_dots_;
   Buffer<TopTwo> block_best_;
   Buffer<float> gate_, up_, parts_;
   Buffer<cuda::LinearJob> up_jobs_, down_jobs_;
   Buffer<int32_t> item_rows_, row_items_;
   Buffer<float> item_weights_;
+  Buffer<float> ones_;                        // weights of the shared expert's items
   std::map<GraphKey, device::Graph> graphs_;  // last: graphs go before what they point to
 };
 

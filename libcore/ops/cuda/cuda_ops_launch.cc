@@ -3,6 +3,7 @@
 
 #include "libcore/base/check.h"
 #include "libcore/exl3/linear.h"
+#include "libcore/ops/composed_ops.h"
 #include "libcore/ops/cuda/cuda_ops.h"
 #include "libcore/ops/cuda/kernels.h"
 
@@ -10,58 +11,89 @@ namespace tp2 {
 
 static_assert(OpSet<CudaOps>);
 
-cuda::LinearWorkspace CudaOps::workspace() {
-  return {.quanta = quanta_.data(),
-          .halves = halves_.data(),
-          .row_sums = row_sums_.data(),
-          .scales = scales_.data(),
-          .partial_sums = partial_sums_.data(),
-          .arrivals = arrivals_.data()};
-}
-
-// Two blocks of eight warps for every multiprocessor, parts of at least two 128-blocks, and int32
-// sums: 127 * 1005 * 16384 < 2^31.
-int CudaOps::SplitsOf(int k, int n, int job_count) const {
+// As many blocks as the card holds at two per multiprocessor, never a few more: those would take as
+// long again. Parts of at least two 128-blocks, and int32 sums: 127 * 1005 * 16384 < 2^31.
+int CudaOps::SplitsOf(int k, int block_count, int64_t sum_count) const {
   constexpr int kMaxBlockInputs = 16384;
-  const int blocks = n / 128 * job_count;
   const int least = (k + kMaxBlockInputs - 1) / kMaxBlockInputs;
-  const bool has_space =
-      int64_t{n} * job_count * cuda::kRowsPerPass <= static_cast<int64_t>(partial_sums_.size());
-  if (!has_space) return least;
-  const int wanted = (2 * multiprocessors_ + blocks - 1) / blocks;
-  return std::max(least, std::min(blocks >= multiprocessors_ ? 1 : wanted, k / 256));
+  if (sum_count > static_cast<int64_t>(main_.partial_sums.size())) return least;
+  return std::max({1, least, std::min(2 * multiprocessors_ / block_count, k / 256)});
 }
 
-void CudaOps::RunProduct(const exl3::MatrixView& matrix, const float* x, int64_t x_stride, int rows,
-                         float* y, int64_t y_stride) {
-  cuda::LinearJobs jobs;
-  jobs.single.matrix = cuda::DeviceViewOf(matrix);
-  jobs.single.x_stride = x_stride;
-  jobs.single.y_stride = y_stride;
-  jobs.max_outputs = matrix.n;
-  for (int begin = 0; begin < rows; begin += cuda::kRowsPerPass) {
-    jobs.single.items = std::min(cuda::kRowsPerPass, rows - begin);
-    jobs.max_items = jobs.single.items;
-    jobs.single.x = x + begin * x_stride;
-    jobs.single.y = y + begin * y_stride;
-    cuda::LaunchPrepareRows(jobs, workspace(), stream());
-    if (exl3::HasPortableBits(matrix)) {
-      cuda::LaunchIntegerGemm(matrix.bits, jobs, workspace(), SplitsOf(matrix.k, matrix.n, 1),
-                              stream());
+// Products of jobs that have one k. `matrices`: theirs, for what the launches are to hold.
+void CudaOps::Multiply(const cuda::LinearJobs& jobs,
+                       std::span<const exl3::MatrixView* const> matrices,
+                       const cuda::LinearWorkspace& work, const cuda::Queue& queue) {
+  std::set<int> widths;
+  int block_count = 0;
+  bool has_half = false;
+  for (const exl3::MatrixView* matrix : matrices) {
+    block_count += matrix->n / 128;
+    if (exl3::HasPortableBits(*matrix)) {
+      widths.insert(matrix->bits);
     } else {
-      cuda::LaunchHalfGemm(jobs, workspace(), stream());
+      has_half = true;
     }
+  }
+  const int64_t sum_count = int64_t{jobs.max_outputs} * jobs.job_count * cuda::kRowsPerPass;
+  const int splits = SplitsOf(matrices[0]->k, block_count, sum_count);
+  for (const int bits : widths) cuda::LaunchIntegerGemm(bits, jobs, work, splits, queue);
+  if (has_half) cuda::LaunchHalfGemm(jobs, work, queue);
+}
+
+void CudaOps::RunTogether(std::span<const Product> products) {
+  cuda::LinearJobs jobs;
+  jobs.job_count = static_cast<int>(products.size());
+  std::vector<const exl3::MatrixView*> matrices;
+  for (const Product& product : products) {
+    matrices.push_back(product.args.matrix);
+    jobs.max_outputs = std::max(jobs.max_outputs, product.args.matrix->n);
+  }
+  const int rows = products[0].args.rows;
+  for (int begin = 0; begin < rows; begin += cuda::kRowsPerPass) {
+    const int items = std::min(cuda::kRowsPerPass, rows - begin);
+    jobs.max_items = items;
+    for (size_t i = 0; i < products.size(); ++i) {
+      const auto& [args, y_stride] = products[i];
+      cuda::LinearJob& job = jobs.few[i];
+      job.matrix = cuda::DeviceViewOf(*args.matrix);
+      job.x = args.x + begin * args.x_stride;
+      job.x_stride = args.x_stride;
+      job.y = args.y + begin * y_stride;
+      job.y_stride = y_stride;
+      job.items = items;
+      job.first_item = static_cast<int>(i) * cuda::kRowsPerPass;
+      job.first_group = static_cast<int>(i) * cuda::GroupsOf(cuda::kRowsPerPass);
+    }
+    cuda::LaunchPrepareRows(jobs, main_.view(), queue());
+    Multiply(jobs, matrices, main_.view(), queue());
+  }
+}
+
+void CudaOps::RunProducts(std::span<const Product> products) {
+  while (!products.empty()) {
+    const LinearOpArgs& first = products[0].args;
+    size_t count = 1;
+    while (count < products.size() && count < cuda::kFewJobs &&
+           products[count].args.rows == first.rows &&
+           products[count].args.matrix->k == first.matrix->k) {
+      ++count;
+    }
+    RunTogether(products.first(count));
+    products = products.subspan(count);
   }
 }
 
 void CudaOps::Widen(int rank, const WidenArgs& args) {
   if (args.count == 0) return;
-  cuda::LaunchWiden(args.in, args.count, args.out, stream());
+  cuda::LaunchWiden(args.in, args.count, args.out, queue());
   CheckLaunch("Widen");
 }
 
-void CudaOps::Linear(int rank, const LinearOpArgs& args) {
-  RunProduct(*args.matrix, args.x, args.x_stride, args.rows, args.y, args.matrix->n);
+void CudaOps::Linear(int rank, std::span<const LinearOpArgs> products) {
+  std::vector<Product> all;
+  for (const LinearOpArgs& args : products) all.push_back({args, args.matrix->n});
+  RunProducts(all);
   CheckLaunch("Linear");
 }
 
@@ -69,25 +101,53 @@ void CudaOps::RmsNorm(int rank, const RmsNormArgs& args) {
   if (args.rows == 0) return;
   cuda::LaunchRmsNorm(
       {args.x, cuda::DeviceViewOf(args.weight), args.eps, args.rows, args.columns, args.y},
-      stream());
+      queue());
   CheckLaunch("RmsNorm");
+}
+
+cuda::KvFinishLaunch CudaOps::KvLaunchOf(const KvFinishArgs<Bf16>& args) const {
+  const bool is_quantized = config_.kv_fake_quant == KvFakeQuant::kReference;
+  return {.x = args.x,
+          .norm = {},
+          .eps = 0,
+          .positions = args.positions,
+          .rope = rope_.data(),
+          .rows = args.rows,
+          .dims = config_.head_dim,
+          .rope_dims = config_.rope_dims,
+          .quantized_dims = is_quantized ? config_.fake_quant_dims() : 0,
+          .quant_group = config_.fake_quant_group(),
+          .out = args.out,
+          .out_rows = args.out_rows};
 }
 
 void CudaOps::KvFinish(int rank, const KvFinishArgs<Bf16>& args) {
   if (args.rows == 0) return;
-  const bool is_quantized = config_.kv_fake_quant == KvFakeQuant::kReference;
-  cuda::LaunchKvFinish({.x = args.x,
-                        .positions = args.positions,
-                        .rope = rope_.data(),
-                        .rows = args.rows,
-                        .dims = config_.head_dim,
-                        .rope_dims = config_.rope_dims,
-                        .quantized_dims = is_quantized ? config_.fake_quant_dims() : 0,
-                        .quant_group = config_.fake_quant_group(),
-                        .out = args.out,
-                        .out_rows = args.out_rows},
-                       stream());
+  cuda::LaunchKvFinish(KvLaunchOf(args), queue());
   CheckLaunch("KvFinish");
+}
+
+void CudaOps::Latents(int rank, const LatentArgs<Bf16>& args) {
+  const LinearOpArgs& product = args.wq_b;
+  if (product.rows == 0) return;
+  if (product.rows > cuda::kRowsPerPass) return LatentsByParts(*this, rank, args);
+  cuda::KvFinishLaunch kv = KvLaunchOf(args.kv_finish);
+  kv.x = args.kv_norm.x;
+  kv.norm = cuda::DeviceViewOf(args.kv_norm.weight);
+  kv.eps = args.kv_norm.eps;
+  cuda::LinearJobs jobs;
+  jobs.max_items = product.rows;
+  jobs.max_outputs = product.matrix->n;
+  jobs.few[0].matrix = cuda::DeviceViewOf(*product.matrix);
+  jobs.few[0].y = product.y;
+  jobs.few[0].y_stride = product.matrix->n;
+  jobs.few[0].items = product.rows;
+  const RmsNormArgs& norm = args.query_norm;
+  cuda::LaunchLatents(
+      {norm.x, cuda::DeviceViewOf(norm.weight), norm.eps, norm.rows, norm.columns, norm.y}, jobs,
+      main_.view(), kv, queue());
+  Multiply(jobs, {&product.matrix, 1}, main_.view(), queue());
+  CheckLaunch("Latents");
 }
 
 void CudaOps::QueryFinish(int rank, const QueryFinishArgs& args) {
@@ -101,45 +161,81 @@ void CudaOps::QueryFinish(int rank, const QueryFinishArgs& args) {
                            .rope_dims = config_.rope_dims,
                            .is_normed = config_.arch == Arch::kV4,
                            .eps = config_.norm_eps},
-                          stream());
+                          queue());
   CheckLaunch("QueryFinish");
 }
 
 void CudaOps::Embed(int rank, const EmbedArgs<Bf16>& args) {
   if (args.rows == 0) return;
   cuda::LaunchEmbed({args.ids, args.rows, cuda::DeviceViewOf(args.embed), args.streams, args.pre},
-                    stream());
+                    queue());
   CheckLaunch("Embed");
+}
+
+void CudaOps::EnqueueMix(const MixArgs<Bf16>& args, const cuda::Queue& queue) {
+  cuda::LaunchMix({args.streams, args.weights.fn, kMixOutputs, args.rows, config_.dim,
+                   config_.norm_eps, stream_dots_.data()},
+                  args.weights.scale, args.weights.base, config_.hc_eps,
+                  config_.sinkhorn_iterations, args.mix, queue);
 }
 
 void CudaOps::Mix(int rank, const MixArgs<Bf16>& args) {
   if (args.rows == 0) return;
-  cuda::LaunchMix({args.streams, args.weights.fn, kMixOutputs, args.rows, config_.dim,
-                   config_.norm_eps, stream_dots_.data()},
-                  args.weights.scale, args.weights.base, config_.hc_eps,
-                  config_.sinkhorn_iterations, args.mix, stream());
+  Join();
+  EnqueueMix(args, PlainQueue());
   CheckLaunch("Mix");
+}
+
+// v41 collapses with a mix that it has: the new one is computed beside what follows.
+void CudaOps::Enter(int rank, const EnterArgs<Bf16>& args) {
+  if (args.rows == 0) return;
+  if (config_.arch != Arch::kV41 && args.mix != nullptr) {
+    return EnterByParts(*this, rank, config_.norm_eps, config_.dim, args);
+  }
+  Join();
+  cuda::LaunchEnter({.streams = args.streams,
+                     .y = args.y,
+                     .update = args.update,
+                     .pre = args.pre,
+                     .pre_stride = args.pre_stride,
+                     .take = args.pick.take,
+                     .of = args.pick.of,
+                     .rows = args.rows,
+                     .dim = config_.dim,
+                     .norm = cuda::DeviceViewOf(args.norm),
+                     .eps = config_.norm_eps,
+                     .collapsed = args.collapsed,
+                     .x = args.x},
+                    PlainQueue());
+  if (args.mix != nullptr) {
+    Fork();
+    EnqueueMix({args.streams, args.mix_weights, args.rows, args.mix}, side_queue());
+  }
+  CheckLaunch("Enter");
 }
 
 void CudaOps::HeadMix(int rank, const HeadMixArgs<Bf16>& args) {
   if (args.rows == 0) return;
+  Join();
   cuda::LaunchHeadMix({args.streams, args.fn, kStreams, args.rows, config_.dim, config_.norm_eps,
                        stream_dots_.data()},
-                      args.scale, args.base, config_.hc_eps, args.pre, stream());
+                      args.scale, args.base, config_.hc_eps, args.pre, PlainQueue());
   CheckLaunch("HeadMix");
 }
 
 void CudaOps::Collapse(int rank, const CollapseArgs<Bf16>& args) {
   if (args.rows == 0) return;
+  Join();
   cuda::LaunchCollapse({args.streams, args.weights, args.weight_stride, args.pick.take,
                         args.pick.of, args.rows, config_.dim, args.x},
-                       stream());
+                       queue());
   CheckLaunch("Collapse");
 }
 
 void CudaOps::Update(int rank, const UpdateArgs<Bf16>& args) {
   if (args.rows == 0) return;
-  cuda::LaunchUpdate(args.streams, args.y, args.mix, args.rows, config_.dim, stream());
+  Join();
+  cuda::LaunchUpdate(args.streams, args.y, args.mix, args.rows, config_.dim, PlainQueue());
   CheckLaunch("Update");
 }
 
@@ -161,7 +257,7 @@ void CudaOps::Attention(int rank, const AttentionArgs<Bf16>& args) {
                          .block_rows = kBlockRows,
                          .score_scale = score_scale_,
                          .o = args.o},
-                        stream());
+                        queue());
   CheckLaunch("Attention");
 }
 
@@ -178,13 +274,16 @@ void CudaOps::GroupedOutput(int rank, const GroupedOutputArgs& args) {
                                .inputs = inputs,
                                .outputs = outputs,
                                .z = args.z},
-                              stream());
+                              queue());
   } else {
+    std::vector<Product> slices;
     for (int group = 0; group < args.groups; ++group) {
-      RunProduct(args.wo_a->slices[group], args.o + int64_t{group} * inputs,
-                 int64_t{args.groups} * inputs, args.rows, args.z + int64_t{group} * outputs,
-                 int64_t{args.groups} * outputs);
+      slices.push_back(
+          {{&args.wo_a->slices[group], args.o + int64_t{group} * inputs,
+            int64_t{args.groups} * inputs, args.rows, args.z + int64_t{group} * outputs},
+           int64_t{args.groups} * outputs});
     }
+    RunProducts(slices);
   }
   CheckLaunch("GroupedOutput");
 }
@@ -201,46 +300,76 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
                       .route_scale = config_.route_scale,
                       .logits = args.logits,
                       .choices = args.choices,
+                      .arrivals = router_arrivals_.data(),
                       .error = error_words_.data() + rank},
-                     stream());
+                     queue());
   CheckLaunch("Router");
 }
 
-// One launch per width that the stage's experts have; a job of another width leaves at once. The
-// shared expert's few jobs, the last ones, are split over K instead.
-void CudaOps::RunExpertProducts(const ExpertTable& table, const cuda::LinearJobs& jobs,
-                                std::span<const exl3::MatrixView* const> shared) {
-  cuda::LaunchPrepareRows(jobs, workspace(), stream());
-  const int shared_count = static_cast<int>(shared.size());
-  cuda::LinearJobs routed = jobs;
-  routed.job_count = jobs.narrow_jobs;
-  routed.max_items = std::min(jobs.max_items, cuda::kRowsPerGroup);
+// The routed experts' products: one launch per width that the stage's experts have; a job of
+// another width leaves at once.
+void CudaOps::RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs) {
+  cuda::LaunchPrepareRows(jobs, main_.view(), queue());
   for (const int bits : table.bits) {
-    cuda::LaunchIntegerGemm(bits, routed, workspace(), 1, stream());
+    cuda::LaunchIntegerGemm(bits, jobs, main_.view(), 1, queue());
   }
-  cuda::LinearJobs last = jobs;
-  last.list = jobs.list + routed.job_count;
-  last.job_count = shared_count;
-  std::set<int> shared_bits;
-  for (const exl3::MatrixView* matrix : shared) {
-    if (exl3::HasPortableBits(*matrix)) shared_bits.insert(matrix->bits);
+  if (table.has_half) cuda::LaunchHalfGemm(jobs, main_.view(), queue());
+}
+
+// The shared expert beside the routed ones. Its few jobs are split over K instead.
+void CudaOps::RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args) {
+  const RankExpert& shared = args.stage->shared;
+  const int entries = args.rows * route.top_k;
+  const int64_t offset = int64_t{entries} * route.channels;
+  const cuda::Queue queue = side_queue();
+  cuda::LinearJobs jobs;
+  jobs.max_items = args.rows;
+  jobs.swiglu_limit = config_.swiglu_limit;
+  for (int i = 0; i < cuda::kFewJobs; ++i) {
+    jobs.few[i].items = args.rows;
+    jobs.few[i].first_item = i * cuda::kRowsPerPass;
+    jobs.few[i].first_group = i * cuda::GroupsOf(cuda::kRowsPerPass);
   }
-  for (const int bits : shared_bits) {
-    cuda::LaunchIntegerGemm(bits, last, workspace(),
-                            SplitsOf(shared[0]->k, shared[0]->n, shared_count), stream());
+  const exl3::MatrixView* const up[] = {&shared.w1, &shared.w3};
+  jobs.job_count = 2;
+  jobs.max_outputs = route.channels;
+  for (int i = 0; i < jobs.job_count; ++i) {
+    jobs.few[i].matrix = cuda::DeviceViewOf(*up[i]);
+    jobs.few[i].x = args.x;
+    jobs.few[i].x_stride = config_.dim;
+    jobs.few[i].y = (i == 0 ? route.gate : route.up) + offset;
+    jobs.few[i].y_stride = route.channels;
   }
-  if (table.has_half) cuda::LaunchHalfGemm(jobs, workspace(), stream());
+  cuda::LaunchPrepareRows(jobs, side_.view(), queue);
+  Multiply(jobs, up, side_.view(), queue);
+  std::vector<const exl3::MatrixView*> down;
+  jobs.job_count = route.halves;
+  jobs.max_outputs = config_.dim;
+  int64_t begin = offset;
+  for (int i = 0; i < jobs.job_count; ++i) {
+    const exl3::MatrixView& half = shared.w2[i];
+    down.push_back(&half);
+    jobs.few[i].matrix = cuda::DeviceViewOf(half);
+    jobs.few[i].x = route.gate + begin;
+    jobs.few[i].up = route.up + begin;
+    jobs.few[i].weights = ones_.data();
+    jobs.few[i].x_stride = route.channels;
+    jobs.few[i].y = route.parts + (int64_t{i} * route.item_capacity + entries) * config_.dim;
+    jobs.few[i].y_stride = config_.dim;
+    begin += half.k;
+  }
+  cuda::LaunchPrepareRows(jobs, side_.view(), queue);
+  Multiply(jobs, down, side_.view(), queue);
 }
 
 void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   if (args.rows == 0) return;
   const ExpertTable& table = expert_tables_.at(args.stage->experts[0].w1.trellis);
-  const int jobs = args.rows * config_.experts_per_token + 1;
+  const int jobs = args.rows * config_.experts_per_token;
   const cuda::RouteLaunch route = {.choices = args.choices,
                                    .rows = args.rows,
                                    .top_k = config_.experts_per_token,
                                    .experts = table.experts,
-                                   .expert_count = config_.experts,
                                    .halves = static_cast<int>(args.stage->shared.w2.size()),
                                    .dim = config_.dim,
                                    .channels = args.stage->shared.w1.n,
@@ -256,25 +385,22 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
                                    .item_rows = item_rows_.data(),
                                    .item_weights = item_weights_.data(),
                                    .row_items = row_items_.data()};
-  cuda::LaunchRoute(route, stream());
+  Fork();
+  RunShared(route, args);
+  cuda::LaunchRoute(route, queue());
   cuda::LinearJobs products;
   products.list = up_jobs_.data();
   products.job_count = 2 * jobs;
-  products.narrow_jobs = 2 * (jobs - 1);
-  products.max_items = args.rows;
+  products.max_items = std::min(args.rows, cuda::kRowsPerGroup);
   products.max_outputs = route.channels;
-  const RankExpert& shared = args.stage->shared;
-  const exl3::MatrixView* up[] = {&shared.w1, &shared.w3};
-  RunExpertProducts(table, products, up);
-  cuda::LaunchActivation(route, config_.swiglu_limit, stream());
+  products.swiglu_limit = config_.swiglu_limit;
+  RunRouted(table, products);
   products.list = down_jobs_.data();
   products.job_count = route.halves * jobs;
-  products.narrow_jobs = route.halves * (jobs - 1);
   products.max_outputs = config_.dim;
-  std::vector<const exl3::MatrixView*> down;
-  for (const exl3::MatrixView& half : shared.w2) down.push_back(&half);
-  RunExpertProducts(table, products, down);
-  cuda::LaunchCombine(route, args.partials, args.half_stride, stream());
+  RunRouted(table, products);
+  Join();
+  cuda::LaunchCombine(route, args.partials, args.half_stride, queue());
   CheckLaunch("Experts");
 }
 
@@ -286,7 +412,7 @@ void CudaOps::AllReduce(std::span<const AllReduceArgs<Bf16>> ranks) {
   const float* half1 = is_split ? ranks[1].partials : half0 + ranks[0].half_stride;
   if (stands_in_) half1 = half0;
   cuda::LaunchAddHalves(half0, half1, int64_t{ranks[0].rows} * config_.dim, ranks[0].y,
-                        is_split ? ranks[1].y : nullptr, stream());
+                        is_split ? ranks[1].y : nullptr, queue());
   CheckLaunch("AllReduce");
 }
 
@@ -301,11 +427,13 @@ void CudaOps::Markov(int rank, const MarkovArgs& args) {
                       .vocab_begin = args.vocab_begin,
                       .requests = args.requests,
                       .wants_second = args.wants_second,
+                      .is_reversed = std::exchange(is_reversed_, !is_reversed_),
                       .best = args.best,
                       .bias = args.bias,
                       .block_best = block_best_.data(),
+                      .arrivals = markov_arrivals_.data(),
                       .error = error_words_.data() + rank},
-                     stream());
+                     PlainQueue());
   CheckLaunch("Markov");
 }
 
@@ -319,7 +447,7 @@ void CudaOps::Exchange(std::span<const ExchangeArgs> ranks) {
   for (size_t i = 0; i < ranks.size(); ++i) {
     launch.sides[i] = {ranks[i].best, ranks[i].token, ranks[i].runner_up, ranks[i].margin};
   }
-  cuda::LaunchExchange(launch, stream());
+  cuda::LaunchExchange(launch, PlainQueue());
   CheckLaunch("Exchange");
 }
 
@@ -335,7 +463,7 @@ void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
                           .block_rows = kBlockRows,
                           .dim = config_.dim,
                           .logits = args.logits},
-                         stream());
+                         PlainQueue());
   CheckLaunch("Confidence");
 }
 

@@ -44,12 +44,15 @@ struct DeviceHalf16 {
 
 // One product y = x W over up to kRowsPerPass rows. Item i reads row gather[i] (i without a gather)
 // of x and writes row i of y; its prepared form lies at first_item + i and in group
-// first_group + i / 4 of the workspace. No items: the job is skipped.
+// first_group + i / 4 of the workspace. No items: the job is skipped. With `up`, x is a gate: what
+// is multiplied is SwiGLU(x, up) times the item's weight.
 struct LinearJob {
   DeviceMatrix matrix;
   const float* x = nullptr;
   int64_t x_stride = 0;
   const int32_t* gather = nullptr;
+  const float* up = nullptr;       // row stride x_stride
+  const float* weights = nullptr;  // [items] with `up`
   float* y = nullptr;
   int64_t y_stride = 0;
   int items = 0;
@@ -57,15 +60,15 @@ struct LinearJob {
   int first_group = 0;
 };
 
-// Either one job by value or `job_count` jobs in device memory.
+// Either up to kFewJobs jobs by value or `job_count` jobs in device memory.
+inline constexpr int kFewJobs = 8;
 struct LinearJobs {
-  LinearJob single;
+  LinearJob few[kFewJobs];
   const LinearJob* list = nullptr;
   int job_count = 1;
-  int narrow_jobs = 0;  // this many, the first ones, have at most kRowsPerGroup items
-  int max_items = 0;    // of any job
-  int max_inputs = 0;   // largest k
+  int max_items = 0;  // of any job
   int max_outputs = 0;
+  float swiglu_limit = 0;
 };
 
 // Rows between the input transform and the product.
@@ -76,7 +79,8 @@ struct LinearWorkspace {
   float* halves = nullptr;      // fp16 path: [group][4][k]; jobs of both paths may share a launch
   int64_t* row_sums = nullptr;  // [item] sum of the row's quanta
   float* scales = nullptr;      // [item] factor after the output transform
-  // Split products: sums [job][item][n] and arrivals [job][n/128]; zero between launches.
+  // Split products: sums [job][item][max_outputs] and arrivals [job][max_outputs / 128]; zero
+  // between launches.
   unsigned long long* partial_sums = nullptr;
   unsigned int* arrivals = nullptr;
 };

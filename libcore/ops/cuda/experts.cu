@@ -1,7 +1,7 @@
-// Routed and shared experts around the products: grouping of rows by expert on the device, the
-// activation, the sum of an expert's outputs in ascending expert order.
-#include "libcore/math/swiglu.h"
+// Routed and shared experts around the products: grouping of rows by expert on the device, the sum
+// of their outputs in ascending expert order.
 #include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/preload.cuh"
 #include "libcore/ops/cuda/warp.cuh"
 
@@ -37,6 +37,8 @@ __device__ void WriteJobs(const RouteLaunch& args, int expert, const JobPlace& p
   for (int half = 0; half < args.halves; ++half) {
     job.matrix = weights.w2[half];
     job.x = args.gate + offset + begin;
+    job.up = args.up + offset + begin;
+    job.weights = args.item_weights + place.first_item;
     job.x_stride = args.channels;
     job.gather = nullptr;
     job.y = args.parts +
@@ -53,13 +55,13 @@ __device__ void WriteJobs(const RouteLaunch& args, int expert, const JobPlace& p
 // at most kRowsPerGroup, so that the products need registers for one group only; few experts have
 // more.
 __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ RouteLaunch args) {
+  AwaitPredecessor();
   __shared__ int ids[kMaxEntries];
   __shared__ int rows_of[kMaxEntries];
   __shared__ int jobs_of[kMaxEntries];  // of the entry's expert; 0 but for its lowest row's entry
   const int entries = args.rows * args.top_k;
   const int e = threadIdx.x;
   const int row = e / args.top_k;
-  const int last_job = args.job_capacity - 1;
   if (e < entries) {
     ids[e] = args.choices[row].experts[e % args.top_k];
     rows_of[e] = row;
@@ -89,40 +91,22 @@ __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ 
     args.item_weights[position] = args.choices[row].weights[e % args.top_k];
     args.row_items[row * args.top_k + in_row] = position;
   }
-  if (e < args.rows) {
-    args.item_rows[entries + e] = e;
-    args.item_weights[entries + e] = 1.0f;
-  }
   __syncthreads();
-  const bool writes_shared = e == kThreads - 1;
-  if (!writes_shared && (e >= entries || rank % kRowsPerGroup != 0)) return;
+  if (e >= entries || rank % kRowsPerGroup != 0) return;
   int jobs_before = 0;
   for (int other = 0; other < entries; ++other) {
-    if (writes_shared || ids[other] < ids[e]) jobs_before += jobs_of[other];
+    if (ids[other] < ids[e]) jobs_before += jobs_of[other];
   }
-  // A routed job is one group, so its number is its group's too.
-  if (writes_shared) {
-    WriteJobs(args, args.expert_count, {last_job, args.rows, entries, jobs_before});
-  } else {
-    const int job = jobs_before + rank / kRowsPerGroup;
-    WriteJobs(args, ids[e], {job, min(kRowsPerGroup, same - rank), position, job});
-  }
-}
-
-// gate = SwiGLU(gate, up) * weight. Grid: x = channels, y = items.
-__global__ void __launch_bounds__(kThreads)
-    ActivationKernel(float* gate, const float* up, const float* weights, int channels,
-                     float limit) {
-  const int channel = static_cast<int>(blockIdx.x) * kThreads + threadIdx.x;
-  if (channel >= channels) return;
-  const int64_t i = static_cast<int64_t>(blockIdx.y) * channels + channel;
-  gate[i] = SwiGlu(gate[i], up[i], limit) * weights[blockIdx.y];
+  // A job is one group, so its number is its group's too.
+  const int job = jobs_before + rank / kRowsPerGroup;
+  WriteJobs(args, ids[e], {job, min(kRowsPerGroup, same - rank), position, job});
 }
 
 // partials[half][row] = the row's items in ascending expert order, then the shared expert's. Grid:
 // x = columns, y = rows, z = halves.
 __global__ void __launch_bounds__(kThreads)
     CombineKernel(const __grid_constant__ RouteLaunch args, float* partials, int64_t half_stride) {
+  AwaitPredecessor();
   const int column = static_cast<int>(blockIdx.x) * kThreads + threadIdx.x;
   if (column >= args.dim) return;
   const int row = static_cast<int>(blockIdx.y);
@@ -139,22 +123,15 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void LaunchRoute(const RouteLaunch& args, cudaStream_t stream) {
-  RouteKernel<<<1, kThreads, 0, stream>>>(args);
-}
-
-void LaunchActivation(const RouteLaunch& args, float limit, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>((args.channels + kThreads - 1) / kThreads),
-                  static_cast<unsigned>(args.rows * (args.top_k + 1)));
-  ActivationKernel<<<grid, kThreads, 0, stream>>>(args.gate, args.up, args.item_weights,
-                                                  args.channels, limit);
+void LaunchRoute(const RouteLaunch& args, const Queue& queue) {
+  Launch(queue, RouteKernel, 1, kThreads, 0, args);
 }
 
 void LaunchCombine(const RouteLaunch& args, float* partials, int64_t half_stride,
-                   cudaStream_t stream) {
+                   const Queue& queue) {
   const dim3 grid(static_cast<unsigned>((args.dim + kThreads - 1) / kThreads),
                   static_cast<unsigned>(args.rows), static_cast<unsigned>(args.halves));
-  CombineKernel<<<grid, kThreads, 0, stream>>>(args, partials, half_stride);
+  Launch(queue, CombineKernel, grid, kThreads, 0, args, partials, half_stride);
 }
 
 cudaError_t PreloadExperts() {

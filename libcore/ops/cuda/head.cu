@@ -1,5 +1,6 @@
 // Behind the head: Markov bias and best two of the vocabulary, their exchange between ranks.
 #include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/matvec.cuh"
 #include "libcore/ops/cuda/preload.cuh"
 
@@ -47,6 +48,40 @@ __device__ void TakeScore(const MarkovLaunch& args, int request, int v, float te
   BestOf<kTwo>::TakeInto(best, {score, args.vocab_begin + v});
 }
 
+__device__ TopTwo LoadBest(const TopTwo* from) {
+  static_assert(sizeof(TopTwo) == sizeof(int4));
+  const int4 raw = __ldcg(reinterpret_cast<const int4*>(from));
+  return {{__int_as_float(raw.x), raw.y}, {__int_as_float(raw.z), raw.w}};
+}
+
+// By the last block: the best of all blocks, a few warps per request.
+template <bool kTwo>
+__device__ void MergeBlocks(const MarkovLaunch& args, TopTwo (*warp_best)[32]) {
+  constexpr int kWarpsPerRequest = kWarps / kMaxMarkovRequests;
+  constexpr int kStride = 32 * kWarpsPerRequest;
+  const int request = static_cast<int>(threadIdx.x) / kStride;
+  const int blocks = static_cast<int>(gridDim.x);
+  __threadfence();
+  TopTwo merged = {kNoScore, kNoScore};
+  if (request < args.requests) {
+#pragma unroll 4
+    for (int b = static_cast<int>(threadIdx.x) % kStride; b < blocks; b += kStride) {
+      merged =
+          BestOf<kTwo>::Merged(merged, LoadBest(args.block_best + b * args.requests + request));
+    }
+  }
+  for (int distance = 16; distance > 0; distance /= 2) {
+    merged = BestOf<kTwo>::MergedAcross(merged, distance);
+  }
+  if (threadIdx.x % 32 == 0) warp_best[threadIdx.x / 32][0] = merged;
+  __syncthreads();
+  if (request >= args.requests || threadIdx.x % kStride != 0) return;
+  for (int w = 1; w < kWarpsPerRequest; ++w) {
+    merged = BestOf<kTwo>::Merged(merged, warp_best[threadIdx.x / 32 + w][0]);
+  }
+  args.best[request] = merged;
+}
+
 // Each warp takes groups of 8 vocabulary rows; a lane keeps the best two of the (row, request) sums
 // that end up in it. block_best[block][request]. Dynamic shared memory: the embedded previous
 // tokens [requests][rank].
@@ -54,8 +89,10 @@ __device__ void TakeScore(const MarkovLaunch& args, int request, int v, float te
 template <int kRequests, bool kTwo>
 __global__ void __launch_bounds__(kThreads)
     MarkovKernel(const __grid_constant__ MarkovLaunch args) {
+  AwaitPredecessor();
   extern __shared__ __align__(16) float embedded[];
   __shared__ TopTwo warp_best[kWarps][32];
+  __shared__ bool is_last;
   constexpr int kSums = kSumCount<kOutputsPerWarp, kRequests>;
   const int columns = args.embed.columns;
   for (int i = threadIdx.x; i < args.requests * columns; i += kThreads) {
@@ -71,8 +108,10 @@ __global__ void __launch_bounds__(kThreads)
   const bool takes = WarpSumIsMain<kSums>() && request < args.requests;
   const int vocab = args.head.rows;
   TopTwo best = {kNoScore, kNoScore};
-  for (int first = (static_cast<int>(blockIdx.x) * kWarps + warp) * kOutputsPerWarp; first < vocab;
-       first += static_cast<int>(gridDim.x) * kWarps * kOutputsPerWarp) {
+  const int groups = (vocab + kOutputsPerWarp - 1) / kOutputsPerWarp;
+  for (int group = static_cast<int>(blockIdx.x) * kWarps + warp; group < groups;
+       group += static_cast<int>(gridDim.x) * kWarps) {
+    const int first = kOutputsPerWarp * (args.is_reversed ? groups - 1 - group : group);
     int rows[kOutputsPerWarp];
 #pragma unroll
     for (int o = 0; o < kOutputsPerWarp; ++o) rows[o] = min(first + o, vocab - 1);
@@ -84,36 +123,26 @@ __global__ void __launch_bounds__(kThreads)
   }
   warp_best[warp][lane] = best;
   __syncthreads();
-  if (warp != 0) return;
-  for (int w = 1; w < kWarps; ++w) best = BestOf<kTwo>::Merged(best, warp_best[w][lane]);
-  // The three highest lane bits number outputs, the ones below them requests.
-  for (int distance = 16; distance >= 4; distance /= 2) {
-    best = BestOf<kTwo>::MergedAcross(best, distance);
+  if (warp == 0) {
+    for (int w = 1; w < kWarps; ++w) best = BestOf<kTwo>::Merged(best, warp_best[w][lane]);
+    // The three highest lane bits number outputs, the ones below them requests.
+    for (int distance = 16; distance >= 4; distance /= 2) {
+      best = BestOf<kTwo>::MergedAcross(best, distance);
+    }
+    if (lane < 4 && takes) args.block_best[blockIdx.x * args.requests + request] = best;
+    __threadfence();
+    __syncwarp();
+    if (lane == 0) {
+      is_last = atomicAdd(args.arrivals, 1u) + 1 == gridDim.x;
+      if (is_last) *args.arrivals = 0;
+    }
   }
-  if (lane < 4 && takes) args.block_best[blockIdx.x * args.requests + request] = best;
-}
-
-// One block per request.
-template <bool kTwo>
-__global__ void __launch_bounds__(kThreads)
-    MergeBestKernel(const TopTwo* block_best, int blocks, int requests, TopTwo* best) {
-  __shared__ TopTwo warp_best[kWarps];
-  const int request = static_cast<int>(blockIdx.x);
-  TopTwo merged = {kNoScore, kNoScore};
-  for (int b = threadIdx.x; b < blocks; b += kThreads) {
-    merged = BestOf<kTwo>::Merged(merged, block_best[b * requests + request]);
-  }
-  for (int distance = 16; distance > 0; distance /= 2) {
-    merged = BestOf<kTwo>::MergedAcross(merged, distance);
-  }
-  if (threadIdx.x % 32 == 0) warp_best[threadIdx.x / 32] = merged;
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (int w = 1; w < kWarps; ++w) merged = BestOf<kTwo>::Merged(merged, warp_best[w]);
-  best[request] = merged;
+  if (is_last) MergeBlocks<kTwo>(args, warp_best);
 }
 
 __global__ void ExchangeKernel(const __grid_constant__ ExchangeLaunch args) {
+  AwaitPredecessor();
   const int request = threadIdx.x;
   if (request >= args.requests) return;
   TopTwo best = args.sides[0].best[request];
@@ -136,31 +165,29 @@ __global__ void ExchangeKernel(const __grid_constant__ ExchangeLaunch args) {
 namespace {
 
 template <bool kTwo>
-void LaunchMarkovOf(const MarkovLaunch& args, cudaStream_t stream) {
+void LaunchMarkovOf(const MarkovLaunch& args, const Queue& queue) {
   const int per_block = kWarps * kOutputsPerWarp;
   const int needed = (args.head.rows + per_block - 1) / per_block;
   const int blocks = needed < kMarkovBlocks ? needed : kMarkovBlocks;
   const size_t shared_bytes = sizeof(float) * args.requests * args.embed.columns;
   if (args.requests == 1) {
-    MarkovKernel<1, kTwo><<<blocks, kThreads, shared_bytes, stream>>>(args);
+    Launch(queue, MarkovKernel<1, kTwo>, blocks, kThreads, shared_bytes, args);
   } else if (args.requests == 2) {
-    MarkovKernel<2, kTwo><<<blocks, kThreads, shared_bytes, stream>>>(args);
+    Launch(queue, MarkovKernel<2, kTwo>, blocks, kThreads, shared_bytes, args);
   } else {
-    MarkovKernel<4, kTwo><<<blocks, kThreads, shared_bytes, stream>>>(args);
+    Launch(queue, MarkovKernel<4, kTwo>, blocks, kThreads, shared_bytes, args);
   }
-  MergeBestKernel<kTwo>
-      <<<args.requests, kThreads, 0, stream>>>(args.block_best, blocks, args.requests, args.best);
 }
 
 }  // namespace
 
-void LaunchMarkov(const MarkovLaunch& args, cudaStream_t stream) {
-  if (args.wants_second) return LaunchMarkovOf<true>(args, stream);
-  LaunchMarkovOf<false>(args, stream);
+void LaunchMarkov(const MarkovLaunch& args, const Queue& queue) {
+  if (args.wants_second) return LaunchMarkovOf<true>(args, queue);
+  LaunchMarkovOf<false>(args, queue);
 }
 
-void LaunchExchange(const ExchangeLaunch& args, cudaStream_t stream) {
-  ExchangeKernel<<<1, 32, 0, stream>>>(args);
+void LaunchExchange(const ExchangeLaunch& args, const Queue& queue) {
+  Launch(queue, ExchangeKernel, 1, 32, 0, args);
 }
 
 cudaError_t PreloadHead() {

@@ -16,6 +16,7 @@
 
 #include "libcore/math/exl3_codebook.h"
 #include "libcore/ops/cuda/device_types.h"
+#include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/trellis.cuh"
 #include "libcore/ops/cuda/warp.cuh"
 
@@ -33,9 +34,13 @@ template <int K, int kMaxGroupsOfVariant>
 struct GemmShape {
   static constexpr int kMaxGroups = kMaxGroupsOfVariant;
   // One group is mostly experts: many short jobs, for which small blocks balance better.
-  static constexpr int kWarps = kMaxGroups == 1 ? 4 : kMaxGroups == 2 ? 8 : 6;
+  static constexpr int kWarps = kMaxGroups == 1 ? 4 : kMaxGroups == 5 ? 6 : 8;
   static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kBlocks = kMaxGroups == 1 ? 6 : 2;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  static constexpr int kBlocks = kMaxGroups == 1 ? 6 : kMaxGroups == 2 ? 2 : 1;  // 2 would spill
+#else
+  static constexpr int kBlocks = kMaxGroups == 1 ? 6 : kMaxGroups == 6 ? 1 : 2;
+#endif
   static constexpr int kParts = kWarps / kBlockColumns;  // of a column's units
   // Slots of a warp: 2 KB (K = 1) to 8 KB (K = 8) under way, times the warps of a multiprocessor,
   // cover the latency of device memory.
@@ -100,7 +105,7 @@ __device__ inline void FinishWhole(const LinearJob& job, const LinearWorkspace& 
 __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& work,
                                    const BlockSums& sums) {
   __shared__ bool is_last;
-  const int64_t n = job.matrix.n;
+  const int64_t n = static_cast<int64_t>(gridDim.x) * kBlockOutputs;
   unsigned long long* totals = work.partial_sums +
                                static_cast<int64_t>(blockIdx.z) * kRowsPerPass * n +
                                static_cast<int64_t>(blockIdx.x) * kBlockOutputs;
@@ -131,19 +136,20 @@ __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& 
 }
 
 // Adds one unit. values: the lane's words of the unit's first k-tile, one per group; then of the
-// next unit's. They are loaded a k-tile ahead.
+// next unit's. They are loaded a k-tile ahead, from the indices `now` and `next` of the quanta; not
+// through the read-only path, because they may be written while this kernel is already there.
+// Indices of 32 bits leave registers for the sums.
 template <int K, int kGroups>
-__device__ inline void AddUnit(const LaneUnit<K>& unit, const uint32_t* quanta,
-                               const uint32_t* next_quanta, int64_t group_stride,
-                               uint32_t (&values)[kGroups], int (&sums)[kUnitSide][kGroups][4]) {
+__device__ inline void AddUnit(const LaneUnit<K>& unit, const uint32_t* quanta, int now, int next,
+                               int group_stride, uint32_t (&values)[kGroups],
+                               int (&sums)[kUnitSide][kGroups][4]) {
 #pragma unroll
   for (int k_tile = 0; k_tile < kUnitSide; ++k_tile) {
     uint32_t four[kGroups][4];  // each value's byte four times
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
       const uint32_t v = values[g];
-      values[g] =
-          __ldg((k_tile + 1 < kUnitSide ? quanta + k_tile + 1 : next_quanta) + g * group_stride);
+      values[g] = quanta[(k_tile + 1 < kUnitSide ? now + k_tile + 1 : next) + g * group_stride];
       four[g][0] = __byte_perm(v, 0, 0x0000);
       four[g][1] = __byte_perm(v, 0, 0x1111);
       four[g][2] = __byte_perm(v, 0, 0x2222);
@@ -197,7 +203,8 @@ __device__ inline void GatherSums(const LinearJob& job, int first_column,
   __syncthreads();
 }
 
-// This warp's units of the block's range of K, summed. slots: the warp's own.
+// This warp's units of the block's range of K, summed. The first weights are on their way before
+// the rows are ready. slots: the warp's own.
 template <class Shape, int K, int kGroups>
 __device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& work, int column,
                                 int k_part, uint4* slots, int (&sums)[kUnitSide][kGroups][4]) {
@@ -208,8 +215,8 @@ __device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& wor
   const int steps = job.matrix.k / 128;  // ranges are whole 128-blocks
   const int begin = steps * static_cast<int>(blockIdx.y) / static_cast<int>(gridDim.y) * 2;
   const int end = steps * static_cast<int>(blockIdx.y + 1) / static_cast<int>(gridDim.y) * 2;
-  const int64_t group_stride = static_cast<int64_t>(unit_count) * 128;
-  const uint32_t* quanta = work.quanta + job.first_group * group_stride + 4 * lane;
+  const int group_stride = unit_count * 128;
+  const int first = job.first_group * group_stride + 4 * lane;
   const int column_unit = static_cast<int>(blockIdx.x) * kBlockColumns + column;
   const uint4* units = reinterpret_cast<const uint4*>(job.matrix.trellis) +
                        static_cast<int64_t>(column_unit) * unit_count * kUnitVectors;
@@ -221,10 +228,11 @@ __device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& wor
     }
     __pipeline_commit();
   }
+  AwaitPredecessor();
   uint32_t values[kGroups];
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
-    values[g] = __ldg(quanta + g * group_stride + static_cast<int64_t>(begin + k_part) * 128);
+    values[g] = work.quanta[first + g * group_stride + (begin + k_part) * 128];
   }
   int i = 0;
   for (int u = begin + k_part; u < end; u += kParts) {
@@ -235,9 +243,9 @@ __device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& wor
     const int next = u + kSlots * kParts;
     if (next < end) CopyUnit<K>(units + static_cast<int64_t>(next) * kUnitVectors, slot);
     __pipeline_commit();
-    const uint32_t* now = quanta + static_cast<int64_t>(u) * 128;
-    AddUnit<K, kGroups>(unit, now, u + kParts < end ? now + kParts * 128 : now, group_stride,
-                        values, sums);
+    const int now = first + u * 128;
+    AddUnit<K, kGroups>(unit, work.quanta, now, u + kParts < end ? now + kParts * 128 : now,
+                        group_stride, values, sums);
     i = i + 1 == kSlots ? 0 : i + 1;
   }
 }
@@ -262,7 +270,23 @@ __device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& wor
 // Most groups of the variants: few rows leave registers for more resident warps.
 inline constexpr int kOneGroup = 1;
 inline constexpr int kFewGroups = 2;
-inline constexpr int kManyGroups = GroupsOf(kRowsPerPass);
+inline constexpr int kManyGroups = 5;
+inline constexpr int kAllGroups = GroupsOf(kRowsPerPass);
+
+// Copies the block's job into shared memory. A list was written by a kernel that has ended, but
+// perhaps after this multiprocessor cached its place.
+__device__ inline const LinearJob& FetchJob(const LinearJobs& jobs) {
+  constexpr int kWords = sizeof(LinearJob) / sizeof(uint32_t);
+  __shared__ __align__(16) uint32_t words[kWords];
+  const int i = static_cast<int>(threadIdx.x);
+  if (i < kWords) {
+    words[i] = jobs.list != nullptr
+                   ? __ldcg(reinterpret_cast<const uint32_t*>(jobs.list + blockIdx.z) + i)
+                   : reinterpret_cast<const uint32_t*>(jobs.few + blockIdx.z)[i];
+  }
+  __syncthreads();
+  return *reinterpret_cast<const LinearJob*>(words);
+}
 
 // Grid: x = blocks of 128 outputs, y = parts of K, z = jobs. Jobs of another width are skipped.
 template <int K, int kMaxGroups>
@@ -271,49 +295,46 @@ __global__ void __launch_bounds__(GemmShape<K, kMaxGroups>::kThreads,
     IntegerGemmKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
   using Shape = GemmShape<K, kMaxGroups>;
   extern __shared__ uint4 shared[];
-  const LinearJob& job = jobs.list != nullptr ? jobs.list[blockIdx.z] : jobs.single;
-  if (job.items == 0 || job.matrix.bits != K || job.matrix.codebook != kCodebookMul1) return;
-  if (static_cast<int>(blockIdx.x) * kBlockOutputs >= job.matrix.n) return;
+  const LinearJob& job = FetchJob(jobs);
+  const int first_output = static_cast<int>(blockIdx.x) * kBlockOutputs;
+  if (job.items == 0 || job.matrix.bits != K || job.matrix.codebook != kCodebookMul1 ||
+      first_output >= job.matrix.n) {
+    return AwaitPredecessor();
+  }
+  if (threadIdx.x < 2) Prefetch(job.matrix.svh + first_output + 64 * threadIdx.x);
   const int groups = GroupsOf(job.items);
   if constexpr (kMaxGroups <= kFewGroups) {
     if constexpr (kMaxGroups == kFewGroups) {
       if (groups == 2) return GemmBody<Shape, K, 2>(job, work, shared);
     }
     return GemmBody<Shape, K, 1>(job, work, shared);
+  } else if constexpr (kMaxGroups == kManyGroups) {
+    if (groups <= 3) return GemmBody<Shape, K, 3>(job, work, shared);
+    if (groups == 4) return GemmBody<Shape, K, 4>(job, work, shared);
+    return GemmBody<Shape, K, 5>(job, work, shared);
   } else {
-    switch (groups) {
-      case 1:
-        return GemmBody<Shape, K, 1>(job, work, shared);
-      case 2:
-        return GemmBody<Shape, K, 2>(job, work, shared);
-      case 3:
-        return GemmBody<Shape, K, 3>(job, work, shared);
-      case 4:
-      case 5:
-        return GemmBody<Shape, K, 5>(job, work, shared);
-      default:
-        return GemmBody<Shape, K, 6>(job, work, shared);
-    }
+    return GemmBody<Shape, K, kAllGroups>(job, work, shared);
   }
 }
 
 template <int K, int kMaxGroups>
 void LaunchVariant(const LinearJobs& jobs, const LinearWorkspace& work, int splits,
-                   cudaStream_t stream) {
+                   const Queue& queue) {
   using Shape = GemmShape<K, kMaxGroups>;
   const dim3 grid(static_cast<unsigned>(jobs.max_outputs / kBlockOutputs),
                   static_cast<unsigned>(splits), static_cast<unsigned>(jobs.job_count));
-  IntegerGemmKernel<K, kMaxGroups>
-      <<<grid, Shape::kThreads, Shape::kSharedBytes, stream>>>(jobs, work);
+  Launch(queue, IntegerGemmKernel<K, kMaxGroups>, grid, Shape::kThreads, Shape::kSharedBytes, jobs,
+         work);
 }
 
 template <int K>
 void LaunchIntegerGemmOf(const LinearJobs& jobs, const LinearWorkspace& work, int splits,
-                         cudaStream_t stream) {
+                         const Queue& queue) {
   const int groups = GroupsOf(jobs.max_items);
-  if (groups <= kOneGroup) return LaunchVariant<K, kOneGroup>(jobs, work, splits, stream);
-  if (groups <= kFewGroups) return LaunchVariant<K, kFewGroups>(jobs, work, splits, stream);
-  LaunchVariant<K, kManyGroups>(jobs, work, splits, stream);
+  if (groups <= kOneGroup) return LaunchVariant<K, kOneGroup>(jobs, work, splits, queue);
+  if (groups <= kFewGroups) return LaunchVariant<K, kFewGroups>(jobs, work, splits, queue);
+  if (groups <= kManyGroups) return LaunchVariant<K, kManyGroups>(jobs, work, splits, queue);
+  LaunchVariant<K, kAllGroups>(jobs, work, splits, queue);
 }
 
 // Loads the variants of one width now and allows them their shared memory.
@@ -327,7 +348,7 @@ cudaError_t PreloadVariant() {
 template <int K>
 cudaError_t PreloadIntegerGemmOf() {
   for (const auto preload : {PreloadVariant<K, kOneGroup>, PreloadVariant<K, kFewGroups>,
-                             PreloadVariant<K, kManyGroups>}) {
+                             PreloadVariant<K, kManyGroups>, PreloadVariant<K, kAllGroups>}) {
     if (const cudaError_t error = preload(); error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -6,11 +6,11 @@
 namespace tp2::cuda {
 
 void LaunchIntegerGemm12(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
-                         cudaStream_t stream) {
+                         const Queue& queue) {
   if (bits == 1) {
-    LaunchIntegerGemmOf<1>(jobs, work, splits, stream);
+    LaunchIntegerGemmOf<1>(jobs, work, splits, queue);
   } else {
-    LaunchIntegerGemmOf<2>(jobs, work, splits, stream);
+    LaunchIntegerGemmOf<2>(jobs, work, splits, queue);
   }
 }
 

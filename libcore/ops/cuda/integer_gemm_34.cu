@@ -6,11 +6,11 @@
 namespace tp2::cuda {
 
 void LaunchIntegerGemm34(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
-                         cudaStream_t stream) {
+                         const Queue& queue) {
   if (bits == 3) {
-    LaunchIntegerGemmOf<3>(jobs, work, splits, stream);
+    LaunchIntegerGemmOf<3>(jobs, work, splits, queue);
   } else {
-    LaunchIntegerGemmOf<4>(jobs, work, splits, stream);
+    LaunchIntegerGemmOf<4>(jobs, work, splits, queue);
   }
 }
 

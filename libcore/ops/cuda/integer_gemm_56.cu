@@ -6,11 +6,11 @@
 namespace tp2::cuda {
 
 void LaunchIntegerGemm56(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
-                         cudaStream_t stream) {
+                         const Queue& queue) {
   if (bits == 5) {
-    LaunchIntegerGemmOf<5>(jobs, work, splits, stream);
+    LaunchIntegerGemmOf<5>(jobs, work, splits, queue);
   } else {
-    LaunchIntegerGemmOf<6>(jobs, work, splits, stream);
+    LaunchIntegerGemmOf<6>(jobs, work, splits, queue);
   }
 }
 

@@ -6,11 +6,11 @@
 namespace tp2::cuda {
 
 void LaunchIntegerGemm78(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
-                         cudaStream_t stream) {
+                         const Queue& queue) {
   if (bits == 7) {
-    LaunchIntegerGemmOf<7>(jobs, work, splits, stream);
+    LaunchIntegerGemmOf<7>(jobs, work, splits, queue);
   } else {
-    LaunchIntegerGemmOf<8>(jobs, work, splits, stream);
+    LaunchIntegerGemmOf<8>(jobs, work, splits, queue);
   }
 }
 

@@ -1,4 +1,4 @@
-// Launchers of every kernel: enqueue on `stream`, nothing else. Shapes and formulas are those of
+// Launchers of every kernel: enqueue on the queue, nothing else. Shapes and formulas are those of
 // ops/op_args.h; the bits are those of the CPU op set. Errors are found by cudaPeekAtLastError.
 #pragma once
 
@@ -16,29 +16,35 @@
 
 namespace tp2::cuda {
 
+// Where kernels go. `overlaps`: they may start while their predecessor still runs (launch.cuh);
+// sm_90 and later.
+struct Queue {
+  cudaStream_t stream = nullptr;
+  bool overlaps = false;
+};
+
 // linear.cu, integer_gemm_*.cu. Prepares the rows of every job (sign, scale, transform,
 // quantization), then multiplies. `splits` parts of K meet in partial_sums; 1 needs none. The jobs
 // of a split launch have one number of outputs.
-void LaunchPrepareRows(const LinearJobs& jobs, const LinearWorkspace& work, cudaStream_t stream);
+void LaunchPrepareRows(const LinearJobs& jobs, const LinearWorkspace& work, const Queue& queue);
 void LaunchIntegerGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
-                       cudaStream_t stream);
+                       const Queue& queue);
 void LaunchIntegerGemm12(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
-                         cudaStream_t stream);
+                         const Queue& queue);
 void LaunchIntegerGemm34(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
-                         cudaStream_t stream);
+                         const Queue& queue);
 void LaunchIntegerGemm56(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
-                         cudaStream_t stream);
+                         const Queue& queue);
 void LaunchIntegerGemm78(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
-                         cudaStream_t stream);
+                         const Queue& queue);
 // 3INST and mcg: fp32 sums in ascending k; jobs of other codebooks are skipped.
-void LaunchHalfGemm(const LinearJobs& jobs, const LinearWorkspace& work, cudaStream_t stream);
+void LaunchHalfGemm(const LinearJobs& jobs, const LinearWorkspace& work, const Queue& queue);
 
 // repack.cu. out: [k * n * bits / 16] units in the order of trellis.cuh, another array than the
 // matrix's. Load time only.
-void LaunchRepack(const DeviceMatrix& matrix, uint16_t* out, cudaStream_t stream);
+void LaunchRepack(const DeviceMatrix& matrix, uint16_t* out, const Queue& queue);
 
-// rows.cu
-void LaunchWiden(const Bf16* in, int64_t count, float* out, cudaStream_t stream);
+// rows.cu, latents.cu
 struct RmsNormLaunch {
   const float* x;
   DeviceHalf16 weight;
@@ -46,9 +52,12 @@ struct RmsNormLaunch {
   int rows, columns;
   float* y;
 };
-void LaunchRmsNorm(const RmsNormLaunch& args, cudaStream_t stream);
+
+// latents.cu
 struct KvFinishLaunch {
   const float* x;
+  DeviceHalf16 norm;  // null bits: x is normed already
+  float eps;
   const int64_t* positions;
   const CosSin* rope;  // [position][rope_dims / 2]
   int rows, dims, rope_dims;
@@ -56,7 +65,15 @@ struct KvFinishLaunch {
   Bf16* out;
   const int32_t* out_rows;
 };
-void LaunchKvFinish(const KvFinishLaunch& args, cudaStream_t stream);
+void LaunchKvFinish(const KvFinishLaunch& args, const Queue& queue);
+// Norm of one latent into `query.y`, ready for the product jobs.few[0] of it, beside norm and
+// finish of the other.
+void LaunchLatents(const RmsNormLaunch& query, const LinearJobs& jobs, const LinearWorkspace& work,
+                   const KvFinishLaunch& kv, const Queue& queue);
+
+// rows.cu
+void LaunchWiden(const Bf16* in, int64_t count, float* out, const Queue& queue);
+void LaunchRmsNorm(const RmsNormLaunch& args, const Queue& queue);
 struct QueryFinishLaunch {
   float* q;
   const int64_t* positions;
@@ -65,7 +82,7 @@ struct QueryFinishLaunch {
   bool is_normed;
   float eps;
 };
-void LaunchQueryFinish(const QueryFinishLaunch& args, cudaStream_t stream);
+void LaunchQueryFinish(const QueryFinishLaunch& args, const Queue& queue);
 struct EmbedLaunch {
   const int32_t* ids;
   int rows;
@@ -73,7 +90,7 @@ struct EmbedLaunch {
   Bf16* streams;
   float* pre;
 };
-void LaunchEmbed(const EmbedLaunch& args, cudaStream_t stream);
+void LaunchEmbed(const EmbedLaunch& args, const Queue& queue);
 struct CollapseLaunch {
   const Bf16* streams;
   const float* weights;
@@ -82,12 +99,27 @@ struct CollapseLaunch {
   int rows, dim;
   float* x;
 };
-void LaunchCollapse(const CollapseLaunch& args, cudaStream_t stream);
+void LaunchCollapse(const CollapseLaunch& args, const Queue& queue);
+// EnterArgs without Mix, which must not lie between Update and Collapse; dim at most 16384.
+struct EnterLaunch {
+  Bf16* streams;
+  const Bf16* y;  // null: no update
+  const MixCoefficients* update;
+  const float* pre;
+  int64_t pre_stride;
+  int take, of;
+  int rows, dim;
+  DeviceHalf16 norm;
+  float eps;
+  float* collapsed;  // may be null
+  float* x;          // null: neither collapse nor norm
+};
+void LaunchEnter(const EnterLaunch& args, const Queue& queue);
 void LaunchUpdate(Bf16* streams, const Bf16* y, const MixCoefficients* mix, int rows, int dim,
-                  cudaStream_t stream);
+                  const Queue& queue);
 // y0 and y1 (which may be null) = bf16(half0 + half1).
 void LaunchAddHalves(const float* half0, const float* half1, int64_t count, Bf16* y0, Bf16* y1,
-                     cudaStream_t stream);
+                     const Queue& queue);
 
 // mix.cu. partials: [rows][kMixOutputs + 1][segments], segments = ceil(4 dim / 1024).
 struct StreamDotsLaunch {
@@ -99,9 +131,9 @@ struct StreamDotsLaunch {
   float* partials;
 };
 void LaunchMix(const StreamDotsLaunch& dots, const float* scale, const float* base, float hc_eps,
-               int sinkhorn_iterations, MixCoefficients* mix, cudaStream_t stream);
+               int sinkhorn_iterations, MixCoefficients* mix, const Queue& queue);
 void LaunchHeadMix(const StreamDotsLaunch& dots, const float* scale, const float* base,
-                   float hc_eps, float* pre, cudaStream_t stream);
+                   float hc_eps, float* pre, const Queue& queue);
 
 // attention.cu. heads is a multiple of kAttentionHeads, dims at most kMaxAttentionDims.
 inline constexpr int kAttentionHeads = 2;
@@ -118,7 +150,7 @@ struct AttentionLaunch {
   float score_scale;
   float* o;
 };
-void LaunchAttention(const AttentionLaunch& args, cudaStream_t stream);
+void LaunchAttention(const AttentionLaunch& args, const Queue& queue);
 
 // matvec.cu
 struct GroupedOutputLaunch {
@@ -129,7 +161,7 @@ struct GroupedOutputLaunch {
   int rows, groups, inputs, outputs;
   float* z;
 };
-void LaunchGroupedOutput(const GroupedOutputLaunch& args, cudaStream_t stream);
+void LaunchGroupedOutput(const GroupedOutputLaunch& args, const Queue& queue);
 struct RouterLaunch {
   const float* x;
   DeviceHalf16 gate;
@@ -138,9 +170,10 @@ struct RouterLaunch {
   float route_scale;
   float* logits;
   GateChoice* choices;
+  unsigned int* arrivals;  // [rows] at least; zero between launches
   int* error;
 };
-void LaunchRouter(const RouterLaunch& args, cudaStream_t stream);
+void LaunchRouter(const RouterLaunch& args, const Queue& queue);
 struct ConfidenceLaunch {
   const float* xc;
   const int32_t* fed;
@@ -149,10 +182,11 @@ struct ConfidenceLaunch {
   int requests, n_out, block_rows, dim;
   float* logits;
 };
-void LaunchConfidence(const ConfidenceLaunch& args, cudaStream_t stream);
+void LaunchConfidence(const ConfidenceLaunch& args, const Queue& queue);
 
 // head.cu. block_best: [kMarkovBlocks][requests].
 inline constexpr int kMarkovBlocks = 528;
+inline constexpr int kMaxMarkovRequests = 4;
 struct MarkovLaunch {
   const float* base;
   int64_t base_stride;
@@ -162,12 +196,14 @@ struct MarkovLaunch {
   int vocab_begin;
   int requests;
   bool wants_second;
+  bool is_reversed;  // from the last row to the first
   TopTwo* best;
   float* bias;
   TopTwo* block_best;
+  unsigned int* arrivals;  // zero between launches
   int* error;
 };
-void LaunchMarkov(const MarkovLaunch& args, cudaStream_t stream);
+void LaunchMarkov(const MarkovLaunch& args, const Queue& queue);
 struct ExchangeSide {
   const TopTwo* best;
   int32_t* token;
@@ -180,15 +216,15 @@ struct ExchangeLaunch {
   int requests;
   int64_t token_stride, result_stride;
 };
-void LaunchExchange(const ExchangeLaunch& args, cudaStream_t stream);
+void LaunchExchange(const ExchangeLaunch& args, const Queue& queue);
 
 // experts.cu. Items: one per (row, chosen expert), sorted by expert then row, then one per row for
-// the shared expert. Jobs: one per distinct expert in ascending id, the shared one last.
+// the shared expert, whose products are the caller's. Jobs: at most kRowsPerGroup rows of one
+// expert, in ascending id.
 struct RouteLaunch {
   const GateChoice* choices;
   int rows, top_k;
-  const DeviceExpert* experts;  // [expert_count + 1], the shared one last
-  int expert_count;
+  const DeviceExpert* experts;
   int halves;
   int dim, channels;
   const float* x;
@@ -201,14 +237,14 @@ struct RouteLaunch {
   float* item_weights;   // [item_capacity]
   int32_t* row_items;    // [rows, top_k] items of a row in ascending expert
 };
-void LaunchRoute(const RouteLaunch& args, cudaStream_t stream);
-void LaunchActivation(const RouteLaunch& args, float limit, cudaStream_t stream);
+void LaunchRoute(const RouteLaunch& args, const Queue& queue);
 void LaunchCombine(const RouteLaunch& args, float* partials, int64_t half_stride,
-                   cudaStream_t stream);
+                   const Queue& queue);
 
 // Loads every kernel of kernel_list.inc on the current device.
 cudaError_t PreloadKernels();
 cudaError_t PreloadLinear();
+cudaError_t PreloadLatents();
 cudaError_t PreloadRows();
 cudaError_t PreloadMix();
 cudaError_t PreloadAttention();

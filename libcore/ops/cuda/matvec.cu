@@ -4,6 +4,7 @@
 #include <cuda_pipeline_primitives.h>
 
 #include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/preload.cuh"
 
 namespace tp2::cuda {
@@ -12,6 +13,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kRowChunk = 5;
+
+constexpr int kSweepInputs = kReduceLanes * Fp8Form::kWidth;
 
 // Rows of x for one sweep of the canonical order in shared memory, as the lanes read them: piece
 // `quarter` of lane `lane` is x[16 lane + 4 quarter ..]. The pitch spreads the pieces over banks.
@@ -30,23 +33,52 @@ struct SweepTile {
       __pipeline_memcpy_async(&pieces[row][piece % 4][piece / 4],
                               x + min(row, row_count - 1) * x_stride + k, sizeof(float4));
     }
-    __pipeline_commit();
   }
 };
 
-// Grid: x = outputs, y = chunks of kRows rows, z = groups. The block's warps share the rows of x.
-// kOut divides the side of a block of scales.
+// Adds one sweep: sums[o][r] of the lane.
 template <int kOut, int kRows>
-__global__ void __launch_bounds__(kThreads, 2)
+__device__ void AddSweep(const Fp8Form& form, const Fp8Form::Raw (&raw)[kOut],
+                         const SweepTile<kRows>& tile, float (&sums)[kOut][kRows]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int quarter = 0; quarter < 4; ++quarter) {
+    float w[kOut][4];
+#pragma unroll
+    for (int o = 0; o < kOut; ++o) form.Decode(raw[o], quarter, w[o]);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const float4 values = tile.pieces[r][quarter][lane];
+#pragma unroll
+      for (int o = 0; o < kOut; ++o) {
+        sums[o][r] = fmaf(w[o][0], values.x, sums[o][r]);
+        sums[o][r] = fmaf(w[o][1], values.y, sums[o][r]);
+        sums[o][r] = fmaf(w[o][2], values.z, sums[o][r]);
+        sums[o][r] = fmaf(w[o][3], values.w, sums[o][r]);
+      }
+    }
+  }
+}
+
+// Grid: x = chunks of kRows rows, y = outputs, z = groups: chunks that share weights run together.
+// The block's warps share the rows of x, a segment of them at a time. kOut divides the side of a
+// block of scales. Dynamic shared memory: kSweepsPerSegment tiles.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kGroupedBlocks = 1;  // more do not fit into shared memory
+#else
+constexpr int kGroupedBlocks = 2;
+#endif
+template <int kOut, int kRows>
+__global__ void __launch_bounds__(kThreads, kGroupedBlocks)
     GroupedOutputKernel(const __grid_constant__ GroupedOutputLaunch args) {
-  constexpr int kSweep = kReduceLanes * Fp8Form::kWidth;
   constexpr int kSums = kSumCount<kOut, kRows>;
-  __shared__ SweepTile<kRows> tiles[2];
+  extern __shared__ float4 tile_memory[];
+  SweepTile<kRows>* const tiles = reinterpret_cast<SweepTile<kRows>*>(tile_memory);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int first =
-      (static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32) * kOut;
+      (static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32) * kOut;
   const int group = static_cast<int>(blockIdx.z);
-  const int row = static_cast<int>(blockIdx.y) * kRows;
+  const int row = static_cast<int>(blockIdx.x) * kRows;
   const int row_count = min(kRows, args.rows - row);
   int rows[kOut];
 #pragma unroll
@@ -65,92 +97,40 @@ __global__ void __launch_bounds__(kThreads, 2)
       raw[o].scale = raw[0].scale;
     }
   };
-  float sums[kOut][kRows] = {};
   float total = 0.0f;
   Fp8Form::Raw next[kOut] = {};
   load(lane * Fp8Form::kWidth, next);
-  tiles[0].Copy(x, x_stride, row_count, 0, args.inputs);
-  for (int begin = 0; begin < args.inputs; begin += kSweep) {
-    const int sweep = begin / kSweep;
-    if (begin + kSweep < args.inputs) {
-      tiles[(sweep + 1) % 2].Copy(x, x_stride, row_count, begin + kSweep, args.inputs);
-    } else {
-      __pipeline_commit();
-    }
-    const int k = begin + lane * Fp8Form::kWidth;
-    Fp8Form::Raw raw[kOut];
-#pragma unroll
-    for (int o = 0; o < kOut; ++o) raw[o] = next[o];
-    load(k + kSweep, next);
-    __pipeline_wait_prior(1);
+  AwaitPredecessor();
+  for (int segment = 0; segment < args.inputs; segment += kReduceSegment<Fp8Form::kWidth>) {
     __syncthreads();
-    if (k < args.inputs) {
-#pragma unroll
-      for (int quarter = 0; quarter < 4; ++quarter) {
-        float w[kOut][4];
-#pragma unroll
-        for (int o = 0; o < kOut; ++o) form.Decode(raw[o], quarter, w[o]);
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          const float4 values = tiles[sweep % 2].pieces[r][quarter][lane];
-#pragma unroll
-          for (int o = 0; o < kOut; ++o) {
-            sums[o][r] = fmaf(w[o][0], values.x, sums[o][r]);
-            sums[o][r] = fmaf(w[o][1], values.y, sums[o][r]);
-            sums[o][r] = fmaf(w[o][2], values.z, sums[o][r]);
-            sums[o][r] = fmaf(w[o][3], values.w, sums[o][r]);
-          }
-        }
-      }
+    for (int i = 0; i < kSweepsPerSegment; ++i) {
+      tiles[i].Copy(x, x_stride, row_count, segment + i * kSweepInputs, args.inputs);
     }
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
     __syncthreads();
-    const bool ends_segment = (sweep + 1) % kSweepsPerSegment == 0 || begin + kSweep >= args.inputs;
-    if (!ends_segment) continue;
+    float sums[kOut][kRows] = {};
+    for (int i = 0; i < kSweepsPerSegment; ++i) {
+      const int k = segment + i * kSweepInputs + lane * Fp8Form::kWidth;
+      Fp8Form::Raw raw[kOut];
+#pragma unroll
+      for (int o = 0; o < kOut; ++o) raw[o] = next[o];
+      load(k + kSweepInputs, next);
+      if (k < args.inputs) AddSweep(form, raw, tiles[i], sums);
+    }
     float flat[kSums] = {};
 #pragma unroll
     for (int o = 0; o < kOut; ++o) {
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        flat[o * kRows + r] = sums[o][r];
-        sums[o][r] = 0.0f;
-      }
+      for (int r = 0; r < kRows; ++r) flat[o * kRows + r] = sums[o][r];
     }
-    const float segment = WarpSumMany(flat);
-    total = sweep < kSweepsPerSegment ? segment : total + segment;
+    const float sum = WarpSumMany(flat);
+    total = segment == 0 ? sum : total + sum;
   }
   const int o = first + WarpSumIndex<kSums>() / kRows;
   const int r = WarpSumIndex<kSums>() % kRows;
   if (!WarpSumIsMain<kSums>() || o >= min(first + kOut, args.outputs) || r >= row_count) return;
   args.z[(static_cast<int64_t>(row + r) * args.groups + group) * args.outputs + o] = total;
-}
-
-constexpr int kRouterSums = kSumCount<1, kRowChunk>;
-
-// Grid: x = experts, y = chunks of rows; one warp per segment. Dynamic shared memory: the segments'
-// sums [segment][kRouterSums].
-__global__ void RouterLogitsKernel(const __grid_constant__ RouterLaunch args) {
-  extern __shared__ float router_sums[];
-  constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
-  const int expert = static_cast<int>(blockIdx.x);
-  const int row = static_cast<int>(blockIdx.y) * kRowChunk;
-  const int row_count = min(kRowChunk, args.rows - row);
-  const int segment = static_cast<int>(threadIdx.x) / 32;
-  const Half16Form form = {args.gate.bits, args.gate.is_fp16, args.dim};
-  const int rows[1] = {expert};
-  const float sum = WarpSegmentDots<1, kRowChunk>(
-      form, segment * kSegment, min(args.dim, (segment + 1) * kSegment), rows,
-      args.x + static_cast<int64_t>(row) * args.dim, args.dim, row_count);
-  if (WarpSumIsMain<kRouterSums>()) {
-    router_sums[segment * kRouterSums + WarpSumIndex<kRouterSums>()] = sum;
-  }
-  __syncthreads();
-  const int r = static_cast<int>(threadIdx.x);
-  if (r >= row_count) return;
-  float total = router_sums[r];
-  for (int s = 1; s < static_cast<int>(blockDim.x) / 32; ++s) {
-    total = total + router_sums[s * kRouterSums + r];
-  }
-  args.logits[static_cast<int64_t>(row + r) * args.experts + expert] = total;
 }
 
 struct Candidate {
@@ -171,15 +151,14 @@ __device__ Candidate WarpBest(Candidate best) {
   return best;
 }
 
-// One warp per row; dynamic shared memory: affinities, then scores. ChooseExperts of math/gate.h:
-// GateBefore is a total order, so rounds of "best of what is left" choose what insertion chooses.
-__global__ void __launch_bounds__(32) ChooseKernel(const __grid_constant__ RouterLaunch args) {
-  extern __shared__ float affinity[];
+// One row by one warp; affinity: shared [2 * experts] for affinities, then scores. ChooseExperts of
+// math/gate.h: GateBefore is a total order, so rounds of "best of what is left" choose what
+// insertion chooses.
+__device__ void ChooseRow(const RouterLaunch& args, int row, float* affinity) {
   float* scores = affinity + args.experts;
-  const int row = static_cast<int>(blockIdx.x);
-  const int lane = threadIdx.x;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int e = lane; e < args.experts; e += 32) {
-    float value = GateAffinity(args.logits[static_cast<int64_t>(row) * args.experts + e]);
+    float value = GateAffinity(__ldcg(args.logits + static_cast<int64_t>(row) * args.experts + e));
     if (value != value) {
       LatchError(args.error, KernelError::kRouterNan);
       value = 0.0f;
@@ -214,27 +193,77 @@ __global__ void __launch_bounds__(32) ChooseKernel(const __grid_constant__ Route
   args.choices[row] = choice;
 }
 
+constexpr int kRouterSums = kSumCount<1, kRowChunk>;
+
+// Grid: x = experts, y = chunks of rows; one warp per segment. The last block of a chunk chooses
+// its rows' experts. Dynamic shared memory: the segments' sums [segment][kRouterSums], then 2 *
+// experts values per warp.
+__global__ void RouterKernel(const __grid_constant__ RouterLaunch args) {
+  extern __shared__ float router_sums[];
+  __shared__ bool is_last;
+  constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
+  const int expert = static_cast<int>(blockIdx.x);
+  const int row = static_cast<int>(blockIdx.y) * kRowChunk;
+  const int row_count = min(kRowChunk, args.rows - row);
+  const int segment = static_cast<int>(threadIdx.x) / 32;
+  const Half16Form form = {args.gate.bits, args.gate.is_fp16, args.dim};
+  const int begin = segment * kSegment, end = min(args.dim, begin + kSegment);
+  SegmentWeights<Half16Form> weights;
+  weights.Load(form, expert, begin, end);
+  AwaitPredecessor();
+  const float sum = weights.Dots<kRowChunk>(
+      form, begin, end, args.x + static_cast<int64_t>(row) * args.dim, args.dim, row_count);
+  if (WarpSumIsMain<kRouterSums>()) {
+    router_sums[segment * kRouterSums + WarpSumIndex<kRouterSums>()] = sum;
+  }
+  __syncthreads();
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const int r = static_cast<int>(threadIdx.x);
+  if (r < row_count) {
+    float total = router_sums[r];
+    for (int s = 1; s < warps; ++s) total = total + router_sums[s * kRouterSums + r];
+    args.logits[static_cast<int64_t>(row + r) * args.experts + expert] = total;
+    __threadfence();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    is_last = atomicAdd(args.arrivals + blockIdx.y, 1u) + 1 == gridDim.x;
+    if (is_last) args.arrivals[blockIdx.y] = 0;
+  }
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  for (int i = segment; i < row_count; i += warps) {
+    ChooseRow(args, row + i, router_sums + warps * kRouterSums + 2 * segment * args.experts);
+  }
+}
+
 // One block per (request, row), one warp per segment. Dynamic shared memory: the collapsed row and
 // the fed token's embedding, side by side.
 __global__ void ConfidenceKernel(const __grid_constant__ ConfidenceLaunch args) {
   extern __shared__ __align__(16) float joined[];
   __shared__ float sums[32];
   constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
+  const int columns = args.weight.columns;
+  const int segment = static_cast<int>(threadIdx.x) / 32;
+  const int begin = segment * kSegment, end = min(columns, begin + kSegment);
+  const Half16Form form = {args.weight.bits, args.weight.is_fp16, columns};
+  SegmentWeights<Half16Form> weights;
+  weights.Load(form, 0, begin, end);
+  AwaitPredecessor();
   const int request = static_cast<int>(blockIdx.y);
   const int i = static_cast<int>(blockIdx.x);
   const float* xc = args.xc + (static_cast<int64_t>(request) * args.n_out + i) * args.dim;
   const int64_t token = args.fed[request * args.fed_stride + i];
-  for (int k = threadIdx.x; k < args.dim; k += blockDim.x) joined[k] = xc[k];
   for (int k = threadIdx.x; k < args.embed.columns; k += blockDim.x) {
     joined[args.dim + k] = Half16At(args.embed, token * args.embed.columns + k);
   }
+#pragma unroll 16
+  for (int k = 4 * threadIdx.x; k < args.dim; k += 4 * blockDim.x) {
+    *reinterpret_cast<float4*>(joined + k) = *reinterpret_cast<const float4*>(xc + k);
+  }
   __syncthreads();
-  const int columns = args.weight.columns;
-  const int segment = static_cast<int>(threadIdx.x) / 32;
-  const Half16Form form = {args.weight.bits, args.weight.is_fp16, columns};
-  const int rows[1] = {0};
-  const float sum = WarpSegmentDots<1, 1>(
-      form, segment * kSegment, min(columns, (segment + 1) * kSegment), rows, joined, 0, 1);
+  const float sum = weights.Dots<1>(form, begin, end, joined, 0, 1);
   if (threadIdx.x % 32 == 0) sums[segment] = sum;
   __syncthreads();
   if (threadIdx.x != 0) return;
@@ -249,41 +278,39 @@ int ThreadsForSegments(int columns) {
   return 32 * ((columns + kSegment - 1) / kSegment);
 }
 
-template <int kOut, int kRows>
-void LaunchGroupedOutputOf(const GroupedOutputLaunch& args, cudaStream_t stream) {
-  constexpr int kBlockOutputs = kWarps * kOut;
-  const dim3 grid(static_cast<unsigned>((args.outputs + kBlockOutputs - 1) / kBlockOutputs),
-                  static_cast<unsigned>((args.rows + kRows - 1) / kRows),
-                  static_cast<unsigned>(args.groups));
-  GroupedOutputKernel<kOut, kRows><<<grid, kThreads, 0, stream>>>(args);
-}
+constexpr int kOutputsPerWarp = 4;
+constexpr size_t kTileBytes = kSweepsPerSegment * sizeof(SweepTile<kRowChunk>);
 
 unsigned ChunksOf(int rows) { return static_cast<unsigned>((rows + kRowChunk - 1) / kRowChunk); }
 
 }  // namespace
 
-void LaunchGroupedOutput(const GroupedOutputLaunch& args, cudaStream_t stream) {
-  if (args.rows <= 10) return LaunchGroupedOutputOf<4, 5>(args, stream);
-  LaunchGroupedOutputOf<4, 7>(args, stream);
+void LaunchGroupedOutput(const GroupedOutputLaunch& args, const Queue& queue) {
+  constexpr int kBlockOutputs = kWarps * kOutputsPerWarp;
+  const dim3 grid(ChunksOf(args.rows),
+                  static_cast<unsigned>((args.outputs + kBlockOutputs - 1) / kBlockOutputs),
+                  static_cast<unsigned>(args.groups));
+  Launch(queue, GroupedOutputKernel<kOutputsPerWarp, kRowChunk>, grid, kThreads, kTileBytes, args);
 }
 
-void LaunchRouter(const RouterLaunch& args, cudaStream_t stream) {
+void LaunchRouter(const RouterLaunch& args, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(args.experts), ChunksOf(args.rows));
   const int threads = ThreadsForSegments(args.dim);
-  RouterLogitsKernel<<<grid, threads, sizeof(float) * threads / 32 * kRouterSums, stream>>>(args);
-  ChooseKernel<<<args.rows, 32, 2 * sizeof(float) * args.experts, stream>>>(args);
+  const size_t shared_bytes = sizeof(float) * threads / 32 * (kRouterSums + 2 * args.experts);
+  Launch(queue, RouterKernel, grid, threads, shared_bytes, args);
 }
 
-void LaunchConfidence(const ConfidenceLaunch& args, cudaStream_t stream) {
+void LaunchConfidence(const ConfidenceLaunch& args, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(args.n_out), static_cast<unsigned>(args.requests));
-  ConfidenceKernel<<<grid, ThreadsForSegments(args.weight.columns),
-                     sizeof(float) * args.weight.columns, stream>>>(args);
+  Launch(queue, ConfidenceKernel, grid, ThreadsForSegments(args.weight.columns),
+         sizeof(float) * args.weight.columns, args);
 }
 
 cudaError_t PreloadMatVec() {
 #define TP2_MATVEC
 #include "libcore/ops/cuda/kernel_list.inc"
-  return cudaSuccess;
+  return cudaFuncSetAttribute(GroupedOutputKernel<kOutputsPerWarp, kRowChunk>,
+                              cudaFuncAttributeMaxDynamicSharedMemorySize, kTileBytes);
 }
 
 }  // namespace tp2::cuda

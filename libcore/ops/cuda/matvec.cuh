@@ -60,11 +60,28 @@ struct Fp8Form {
                           : quarter == 1 ? raw.bits.y
                           : quarter == 2 ? raw.bits.z
                                          : raw.bits.w;
+#if __CUDA_ARCH__ >= 890
+    WidenPair(static_cast<uint16_t>(four & 0xFFFFu), w[0], w[1]);
+    WidenPair(static_cast<uint16_t>(four >> 16), w[2], w[3]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) w[i] = w[i] * raw.scale;
+#else
     WidenPair(__byte_perm(four, 0, 0x1404), w[0], w[1]);
     WidenPair(__byte_perm(four, 0, 0x3424), w[2], w[3]);
 #pragma unroll
     for (int i = 0; i < 4; ++i) w[i] = (w[i] * 256.0f) * raw.scale;
+#endif
   }
+
+ private:
+#if __CUDA_ARCH__ >= 890
+  __device__ static void WidenPair(uint16_t codes, float& low, float& high) {
+    asm("{.reg .b32 h; .reg .f16 a, b; cvt.rn.f16x2.e4m3x2 h, %2; mov.b32 {a, b}, h; "
+        "cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
+        : "=f"(low), "=f"(high)
+        : "h"(codes));
+  }
+#else
   // Two codes in the upper bytes of halves. Their fields moved to fp16's places are the value times
   // 2^-8, exactly, subnormals too.
   __device__ static void WidenPair(uint32_t codes, float& low, float& high) {
@@ -73,6 +90,7 @@ struct Fp8Form {
         : "=f"(low), "=f"(high)
         : "r"(halves));
   }
+#endif
 };
 
 constexpr int PowerOfTwoAtLeast(int n) { return n <= 1 ? 1 : 2 * PowerOfTwoAtLeast((n + 1) / 2); }
@@ -81,56 +99,89 @@ constexpr int PowerOfTwoAtLeast(int n) { return n <= 1 ? 1 : 2 * PowerOfTwoAtLea
 template <int kOut, int kRows>
 inline constexpr int kSumCount = PowerOfTwoAtLeast(kOut* kRows);
 
-// One segment, elements [begin, end), of the canonical dots of weight rows rows[o] with x + r *
-// x_stride: the sum of this lane (WarpSumMany). Rows of x past x_rows repeat the last one.
+// Adds one sweep: the lane's raw weights of kOut rows times x from element k.
 template <int kOut, int kRows, class Form>
-__device__ inline float WarpSegmentDots(const Form& form, int begin, int end,
-                                        const int (&rows)[kOut], const float* x, int64_t x_stride,
-                                        int x_rows) {
-  constexpr int V = Form::kWidth;
-  float sums[kSumCount<kOut, kRows>] = {};
-  for (int k = begin + static_cast<int>(threadIdx.x) % 32 * V; k < end; k += kReduceLanes * V) {
-    typename Form::Raw raw[kOut];
+__device__ inline void AddRaw(const Form& form, const typename Form::Raw (&raw)[kOut],
+                              const float* x, int64_t x_stride, int x_rows, int k,
+                              float (&sums)[kSumCount<kOut, kRows>]) {
 #pragma unroll
-    for (int o = 0; o < kOut; ++o) raw[o] = form.Load(rows[o], k);
+  for (int quarter = 0; quarter < Form::kWidth / 4; ++quarter) {
+    float4 values[kRows];
 #pragma unroll
-    for (int quarter = 0; quarter < V / 4; ++quarter) {
-      float4 values[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      values[r] =
+          *reinterpret_cast<const float4*>(x + min(r, x_rows - 1) * x_stride + k + 4 * quarter);
+    }
+#pragma unroll
+    for (int o = 0; o < kOut; ++o) {
+      float w[4];
+      form.Decode(raw[o], quarter, w);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        values[r] =
-            *reinterpret_cast<const float4*>(x + min(r, x_rows - 1) * x_stride + k + 4 * quarter);
-      }
-#pragma unroll
-      for (int o = 0; o < kOut; ++o) {
-        float w[4];
-        form.Decode(raw[o], quarter, w);
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          float& sum = sums[o * kRows + r];
-          sum = fmaf(w[0], values[r].x, sum);
-          sum = fmaf(w[1], values[r].y, sum);
-          sum = fmaf(w[2], values[r].z, sum);
-          sum = fmaf(w[3], values[r].w, sum);
-        }
+        float& sum = sums[o * kRows + r];
+        sum = fmaf(w[0], values[r].x, sum);
+        sum = fmaf(w[1], values[r].y, sum);
+        sum = fmaf(w[2], values[r].z, sum);
+        sum = fmaf(w[3], values[r].w, sum);
       }
     }
   }
-  return WarpSumMany(sums);
 }
 
-// The whole canonical dots, one per lane as above.
+// The whole canonical dots of weight rows rows[o] with x + r * x_stride, one per lane
+// (WarpSumMany). Rows of x past x_rows repeat the last one.
 template <int kOut, int kRows, class Form>
 __device__ inline float WarpDots(const Form& form, int columns, const int (&rows)[kOut],
                                  const float* x, int64_t x_stride, int x_rows) {
   constexpr int kSegment = kReduceSegment<Form::kWidth>;
+  constexpr int kSweep = kReduceLanes * Form::kWidth;
   float total = 0.0f;
   for (int begin = 0; begin < columns; begin += kSegment) {
-    const float segment = WarpSegmentDots<kOut, kRows>(form, begin, min(columns, begin + kSegment),
-                                                       rows, x, x_stride, x_rows);
+    float sums[kSumCount<kOut, kRows>] = {};
+    const int end = min(columns, begin + kSegment);
+    for (int k = begin + static_cast<int>(threadIdx.x) % 32 * Form::kWidth; k < end; k += kSweep) {
+      typename Form::Raw raw[kOut];
+#pragma unroll
+      for (int o = 0; o < kOut; ++o) raw[o] = form.Load(rows[o], k);
+      AddRaw<kOut, kRows>(form, raw, x, x_stride, x_rows, k, sums);
+    }
+    const float segment = WarpSumMany(sums);
     total = begin == 0 ? segment : total + segment;
   }
   return total;
 }
+
+// The lane's weights of one segment, elements [begin, end) of row `row`: all in flight at once, and
+// before the row that they meet is ready.
+template <class Form>
+struct SegmentWeights {
+  typename Form::Raw raw[kSweepsPerSegment];
+
+  __device__ void Load(const Form& form, int row, int begin, int end) {
+#pragma unroll
+    for (int i = 0; i < kSweepsPerSegment; ++i) {
+      const int k = Element(begin, i);
+      if (k < end) raw[i] = form.Load(row, k);
+    }
+  }
+  // As WarpDots, of the segment.
+  template <int kRows>
+  __device__ float Dots(const Form& form, int begin, int end, const float* x, int64_t x_stride,
+                        int x_rows) const {
+    float sums[kSumCount<1, kRows>] = {};
+#pragma unroll
+    for (int i = 0; i < kSweepsPerSegment; ++i) {
+      const int k = Element(begin, i);
+      const typename Form::Raw one[1] = {raw[i]};
+      if (k < end) AddRaw<1, kRows>(form, one, x, x_stride, x_rows, k, sums);
+    }
+    return WarpSumMany(sums);
+  }
+
+ private:
+  __device__ static int Element(int begin, int sweep) {
+    return begin + (sweep * kReduceLanes + static_cast<int>(threadIdx.x) % 32) * Form::kWidth;
+  }
+};
 
 }  // namespace tp2::cuda

@@ -1,6 +1,7 @@
 // Hyper-connection coefficients: the dot products of a row's four streams, then one warp per row.
 #include "libcore/math/transcendental.h"
 #include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/preload.cuh"
 #include "libcore/ops/cuda/warp.cuh"
 
@@ -13,29 +14,41 @@ constexpr int kMaxSums = kMixOutputs + 1;
 
 int SegmentsOf(int dim) { return (kStreams * dim + kSegment - 1) / kSegment; }
 
-// One segment of the canonical sum (V = 4) of w . x, or of x . x without w, by one warp.
+constexpr int kSweepInputs = kReduceLanes * 4;
+
+// One segment of the canonical sum (V = 4) of w . x, or of x . x without w, by one warp. dim is a
+// multiple of 128, so a sweep is whole or absent. The weights are fetched before the streams are
+// ready.
 __device__ float SegmentDot(const Bf16* x, const float* w, int begin, int end) {
+  const int first = begin + static_cast<int>(threadIdx.x) % 32 * 4;
+  float4 weights[kSweepsPerSegment] = {};
+#pragma unroll
+  for (int i = 0; i < kSweepsPerSegment; ++i) {
+    const int k = first + i * kSweepInputs;
+    if (w != nullptr && k < end) weights[i] = __ldg(reinterpret_cast<const float4*>(w + k));
+  }
+  AwaitPredecessor();
   float sum = 0.0f;
-  // dim is a multiple of 128, so a sweep is whole or absent.
-#pragma unroll 8
-  for (int k = begin + static_cast<int>(threadIdx.x) % 32 * 4; k < end; k += kReduceLanes * 4) {
+#pragma unroll
+  for (int i = 0; i < kSweepsPerSegment; ++i) {
+    const int k = first + i * kSweepInputs;
+    if (k >= end) break;
     const uint2 raw = *reinterpret_cast<const uint2*>(x + k);
     const float values[4] = {ToFloat(Bf16{static_cast<uint16_t>(raw.x & 0xFFFFu)}),
                              ToFloat(Bf16{static_cast<uint16_t>(raw.x >> 16)}),
                              ToFloat(Bf16{static_cast<uint16_t>(raw.y & 0xFFFFu)}),
                              ToFloat(Bf16{static_cast<uint16_t>(raw.y >> 16)})};
-    float4 weights = {values[0], values[1], values[2], values[3]};
-    if (w != nullptr) weights = *reinterpret_cast<const float4*>(w + k);
-    sum = fmaf(weights.x, values[0], sum);
-    sum = fmaf(weights.y, values[1], sum);
-    sum = fmaf(weights.z, values[2], sum);
-    sum = fmaf(weights.w, values[3], sum);
+    if (w == nullptr) weights[i] = {values[0], values[1], values[2], values[3]};
+    sum = fmaf(weights[i].x, values[0], sum);
+    sum = fmaf(weights[i].y, values[1], sum);
+    sum = fmaf(weights[i].z, values[2], sum);
+    sum = fmaf(weights[i].w, values[3], sum);
   }
   return WarpButterfly(sum);
 }
 
 // Grid: x = segments, y = rows; one warp per sum. partials[row][sum][segment].
-__global__ void StreamDotsKernel(const StreamDotsLaunch args) {
+__global__ void __launch_bounds__(32 * kMaxSums) StreamDotsKernel(const StreamDotsLaunch args) {
   const int columns = kStreams * args.dim;
   const int begin = static_cast<int>(blockIdx.x) * kSegment;
   const int sum = static_cast<int>(threadIdx.x) / 32;
@@ -51,6 +64,7 @@ __global__ void StreamDotsKernel(const StreamDotsLaunch args) {
 __device__ float SumOfSegments(const float* partials, int row, int sum, int segments) {
   const float* from = partials + (static_cast<int64_t>(row) * kMaxSums + sum) * segments;
   float total = from[0];
+#pragma unroll 10
   for (int s = 1; s < segments; ++s) total = total + from[s];
   return total;
 }
@@ -76,6 +90,7 @@ __device__ float WarpSinkhornStep(float c, int lane, bool over_rows, float eps) 
 __global__ void __launch_bounds__(32)
     MixKernel(const StreamDotsLaunch args, int segments, const float* scale, const float* base,
               float hc_eps, int sinkhorn_iterations, MixCoefficients* mix) {
+  AwaitPredecessor();
   const int row = static_cast<int>(blockIdx.x);
   const int lane = threadIdx.x;
   const float dot = SumOfSegments(args.partials, row, min(lane, kMixOutputs), segments);
@@ -108,6 +123,7 @@ __global__ void __launch_bounds__(32)
 __global__ void __launch_bounds__(32)
     HeadMixKernel(const StreamDotsLaunch args, int segments, const float* scale, const float* base,
                   float hc_eps, float* pre) {
+  AwaitPredecessor();
   const int row = static_cast<int>(blockIdx.x);
   const int lane = threadIdx.x;
   const float dot = SumOfSegments(args.partials, row, min(lane, kStreams), segments);
@@ -116,24 +132,25 @@ __global__ void __launch_bounds__(32)
   pre[row * kStreams + lane] = Sigmoid(fmaf(dot * inverse, scale[0], base[lane])) + hc_eps;
 }
 
-void LaunchDots(const StreamDotsLaunch& args, cudaStream_t stream) {
+void LaunchDots(const StreamDotsLaunch& args, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(SegmentsOf(args.dim)), static_cast<unsigned>(args.rows));
-  StreamDotsKernel<<<grid, 32 * (args.outputs + 1), 0, stream>>>(args);
+  Launch(queue, StreamDotsKernel, grid, 32 * (args.outputs + 1), 0, args);
 }
 
 }  // namespace
 
 void LaunchMix(const StreamDotsLaunch& dots, const float* scale, const float* base, float hc_eps,
-               int sinkhorn_iterations, MixCoefficients* mix, cudaStream_t stream) {
-  LaunchDots(dots, stream);
-  MixKernel<<<dots.rows, 32, 0, stream>>>(dots, SegmentsOf(dots.dim), scale, base, hc_eps,
-                                          sinkhorn_iterations, mix);
+               int sinkhorn_iterations, MixCoefficients* mix, const Queue& queue) {
+  LaunchDots(dots, queue);
+  Launch(queue, MixKernel, dots.rows, 32, 0, dots, SegmentsOf(dots.dim), scale, base, hc_eps,
+         sinkhorn_iterations, mix);
 }
 
 void LaunchHeadMix(const StreamDotsLaunch& dots, const float* scale, const float* base,
-                   float hc_eps, float* pre, cudaStream_t stream) {
-  LaunchDots(dots, stream);
-  HeadMixKernel<<<dots.rows, 32, 0, stream>>>(dots, SegmentsOf(dots.dim), scale, base, hc_eps, pre);
+                   float hc_eps, float* pre, const Queue& queue) {
+  LaunchDots(dots, queue);
+  Launch(queue, HeadMixKernel, dots.rows, 32, 0, dots, SegmentsOf(dots.dim), scale, base, hc_eps,
+         pre);
 }
 
 cudaError_t PreloadMix() {

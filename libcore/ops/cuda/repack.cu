@@ -1,5 +1,6 @@
 // Brings a trellis from the checkpoint's order into the order of trellis.cuh, at load time.
 #include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/preload.cuh"
 #include "libcore/ops/cuda/trellis.cuh"
 
@@ -16,6 +17,7 @@ __device__ uint32_t TileByte(const uint8_t* tile, int index) {
 // One thread per 32-bit word of the result. A lane's bits of a tile are K whole bytes.
 __global__ void __launch_bounds__(kThreads)
     RepackKernel(const __grid_constant__ DeviceMatrix matrix, uint32_t* out) {
+  AwaitPredecessor();
   const int bits = matrix.bits;
   const int64_t word = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t unit = word / (128 * bits);
@@ -39,10 +41,10 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void LaunchRepack(const DeviceMatrix& matrix, uint16_t* out, cudaStream_t stream) {
+void LaunchRepack(const DeviceMatrix& matrix, uint16_t* out, const Queue& queue) {
   const int64_t words = static_cast<int64_t>(matrix.k) * matrix.n / 32 * matrix.bits;
   const unsigned blocks = static_cast<unsigned>((words + kThreads - 1) / kThreads);
-  RepackKernel<<<blocks, kThreads, 0, stream>>>(matrix, reinterpret_cast<uint32_t*>(out));
+  Launch(queue, RepackKernel, blocks, kThreads, 0, matrix, reinterpret_cast<uint32_t*>(out));
 }
 
 cudaError_t PreloadRepack() {

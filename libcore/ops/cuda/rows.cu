@@ -1,8 +1,9 @@
 // Row-wise operations: widening, norms, embedding, KV and query tails, stream arithmetic, the sum
 // of halves.
-#include "libcore/math/fake_quant.h"
 #include "libcore/math/transcendental.h"
 #include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/launch.cuh"
+#include "libcore/ops/cuda/norm.cuh"
 #include "libcore/ops/cuda/preload.cuh"
 #include "libcore/ops/cuda/warp.cuh"
 
@@ -11,6 +12,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kNormThreads = 512;
+constexpr int kMaxEnterDim = 16384;
+constexpr int kEnterThreads = 640;  // two sweeps of the mission's 5120 columns
 
 unsigned BlocksFor(int64_t count) {
   return static_cast<unsigned>((count + kThreads - 1) / kThreads);
@@ -21,80 +24,27 @@ __device__ int64_t GlobalThread() {
 }
 
 __global__ void WidenKernel(const Bf16* in, int64_t count, float* out) {
+  AwaitPredecessor();
   if (const int64_t i = GlobalThread(); i < count) out[i] = ToFloat(in[i]);
-}
-
-// One segment of the canonical sum of squares (V = 4) by one warp; columns are a multiple of 128,
-// so a sweep is whole or absent.
-__device__ float SegmentSquares(const float* x, int begin, int end) {
-  float sum = 0.0f;
-#pragma unroll 8
-  for (int k = begin + static_cast<int>(threadIdx.x) % 32 * 4; k < end; k += kReduceLanes * 4) {
-    const float4 v = *reinterpret_cast<const float4*>(x + k);
-    sum = fmaf(v.x, v.x, sum);
-    sum = fmaf(v.y, v.y, sum);
-    sum = fmaf(v.z, v.z, sum);
-    sum = fmaf(v.w, v.w, sum);
-  }
-  return WarpButterfly(sum);
 }
 
 // One block per row. y may be x: every element is read and written by one thread after the sum.
 __global__ void __launch_bounds__(kNormThreads) RmsNormKernel(const RmsNormLaunch args) {
   __shared__ float segments[kMaxSegments];
+  PrefetchWeights(args.weight);
+  AwaitPredecessor();
   const float* x = args.x + static_cast<int64_t>(blockIdx.x) * args.columns;
   float* y = args.y + static_cast<int64_t>(blockIdx.x) * args.columns;
-  const int count = (args.columns + kReduceSegment<4> - 1) / kReduceSegment<4>;
-  for (int s = static_cast<int>(threadIdx.x) / 32; s < count; s += kNormThreads / 32) {
-    const int begin = s * kReduceSegment<4>;
-    const float sum = SegmentSquares(x, begin, min(args.columns, begin + kReduceSegment<4>));
-    if (threadIdx.x % 32 == 0) segments[s] = sum;
-  }
-  __syncthreads();
-  float total = segments[0];
-  for (int s = 1; s < count; ++s) total = total + segments[s];
-  const float inverse = Rsqrt(total / static_cast<float>(args.columns) + args.eps);
+  const float inverse = BlockInverseRms(x, args.columns, args.eps, segments);
   for (int i = 4 * static_cast<int>(threadIdx.x); i < args.columns; i += 4 * kNormThreads) {
     const float4 v = *reinterpret_cast<const float4*>(x + i);
-    *reinterpret_cast<float4*>(y + i) = {Half16At(args.weight, i) * (v.x * inverse),
-                                         Half16At(args.weight, i + 1) * (v.y * inverse),
-                                         Half16At(args.weight, i + 2) * (v.z * inverse),
-                                         Half16At(args.weight, i + 3) * (v.w * inverse)};
+    *reinterpret_cast<float4*>(y + i) = Normed(args.weight, i, v, inverse);
   }
-}
-
-// One block per row; dynamic shared memory: the row.
-__global__ void __launch_bounds__(kThreads) KvFinishKernel(const KvFinishLaunch args) {
-  extern __shared__ float k_row[];
-  const int row = static_cast<int>(blockIdx.x);
-  if (args.out_rows[row] < 0) return;
-  const int pairs = args.rope_dims / 2;
-  const int plain = args.dims - args.rope_dims;
-  const float* x = args.x + static_cast<int64_t>(row) * args.dims;
-  for (int i = threadIdx.x; i < args.dims; i += kThreads) k_row[i] = x[i];
-  __syncthreads();
-  const CosSin* table = args.rope + args.positions[row] * pairs;
-  for (int i = threadIdx.x; i < pairs; i += kThreads) {
-    RopePair(table[i], k_row[plain + 2 * i], k_row[plain + 2 * i + 1]);
-  }
-  __syncthreads();
-  const int lane = threadIdx.x % 32;
-  const int warp = threadIdx.x / 32;
-  for (int begin = warp * args.quant_group; begin < args.quantized_dims;
-       begin += kThreads / 32 * args.quant_group) {
-    const int end = min(args.quantized_dims, begin + args.quant_group);
-    float amax = 0.0f;
-    for (int i = begin + lane; i < end; i += 32) amax = fmaxf(amax, fabsf(k_row[i]));
-    const float scale = FakeQuantScale(WarpMax(amax));
-    for (int i = begin + lane; i < end; i += 32) k_row[i] = FakeQuantValue(k_row[i], scale);
-  }
-  __syncthreads();
-  Bf16* out = args.out + static_cast<int64_t>(args.out_rows[row]) * args.dims;
-  for (int i = threadIdx.x; i < args.dims; i += kThreads) out[i] = ToBf16(k_row[i]);
 }
 
 // One warp per (row, head).
 __global__ void __launch_bounds__(kThreads) QueryFinishKernel(const QueryFinishLaunch args) {
+  AwaitPredecessor();
   const int64_t index = GlobalThread() / 32;
   if (index >= static_cast<int64_t>(args.rows) * args.heads) return;
   const int lane = threadIdx.x % 32;
@@ -117,6 +67,7 @@ __global__ void __launch_bounds__(kThreads) QueryFinishKernel(const QueryFinishL
 
 // One block per row.
 __global__ void __launch_bounds__(kThreads) EmbedKernel(const EmbedLaunch args) {
+  AwaitPredecessor();
   const int64_t row = blockIdx.x;
   const int dim = args.embed.columns;
   const int64_t from = static_cast<int64_t>(args.ids[row]) * dim;
@@ -129,6 +80,7 @@ __global__ void __launch_bounds__(kThreads) EmbedKernel(const EmbedLaunch args) 
 }
 
 __global__ void __launch_bounds__(kThreads) CollapseKernel(const CollapseLaunch args) {
+  AwaitPredecessor();
   const int64_t index = GlobalThread();
   if (index >= static_cast<int64_t>(args.rows) * args.dim) return;
   const int row = static_cast<int>(index / args.dim);
@@ -143,6 +95,7 @@ __global__ void __launch_bounds__(kThreads) CollapseKernel(const CollapseLaunch 
 
 __global__ void __launch_bounds__(kThreads)
     UpdateKernel(Bf16* streams, const Bf16* y, const MixCoefficients* mix, int rows, int dim) {
+  AwaitPredecessor();
   const int64_t index = GlobalThread();
   if (index >= static_cast<int64_t>(rows) * dim) return;
   const int64_t row = index / dim;
@@ -157,8 +110,94 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Four neighbouring bf16 values.
+__device__ void LoadFour(const Bf16* from, float (&v)[4]) {
+  const uint2 raw = *reinterpret_cast<const uint2*>(from);
+  v[0] = ToFloat(Bf16{static_cast<uint16_t>(raw.x & 0xFFFFu)});
+  v[1] = ToFloat(Bf16{static_cast<uint16_t>(raw.x >> 16)});
+  v[2] = ToFloat(Bf16{static_cast<uint16_t>(raw.y & 0xFFFFu)});
+  v[3] = ToFloat(Bf16{static_cast<uint16_t>(raw.y >> 16)});
+}
+
+__device__ void StoreFour(Bf16* to, const float (&v)[4]) {
+  const auto pair = [](float low, float high) {
+    return ToBf16(low).bits | static_cast<uint32_t>(ToBf16(high).bits) << 16;
+  };
+  *reinterpret_cast<uint2*>(to) = {pair(v[0], v[1]), pair(v[2], v[3])};
+}
+
+// h = streams after the update of four neighbouring columns, as they are stored.
+__device__ void UpdateFour(const MixCoefficients& mix, const Bf16* y, Bf16* streams, int dim,
+                           float (&h)[kStreams][4]) {
+  float value[4];
+  LoadFour(y, value);
+  float updated[kStreams][4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float before[kStreams] = {h[0][i], h[1][i], h[2][i], h[3][i]};
+#pragma unroll
+    for (int s = 0; s < kStreams; ++s) {
+      updated[s][i] = RoundToBf16(UpdateElement(mix, s, value[i], before));
+    }
+  }
+#pragma unroll
+  for (int s = 0; s < kStreams; ++s) {
+    StoreFour(streams + static_cast<int64_t>(s) * dim, updated[s]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) h[s][i] = updated[s][i];
+  }
+}
+
+// One block per row of the streams. Dynamic shared memory: the collapsed row.
+__global__ void __launch_bounds__(kEnterThreads, 1)
+    EnterKernel(const __grid_constant__ EnterLaunch args) {
+  extern __shared__ __align__(16) float collapsed_row[];
+  __shared__ float segments[kMaxSegments];
+  PrefetchWeights(args.norm);
+  AwaitPredecessor();
+  const int row = static_cast<int>(blockIdx.x);
+  const bool is_picked = args.x != nullptr && row % args.of < args.take;
+  Bf16* streams = args.streams + static_cast<int64_t>(row) * kStreams * args.dim;
+  MixCoefficients mix = {};
+  if (args.y != nullptr) mix = args.update[row];
+  float pre[kStreams] = {};
+#pragma unroll
+  for (int s = 0; s < kStreams; ++s) {
+    if (is_picked) pre[s] = args.pre[row * args.pre_stride + s];
+  }
+  const int64_t out = static_cast<int64_t>(row / args.of * args.take + row % args.of) * args.dim;
+#pragma unroll 2
+  for (int k = 4 * static_cast<int>(threadIdx.x); k < args.dim; k += 4 * kEnterThreads) {
+    float h[kStreams][4];
+#pragma unroll
+    for (int s = 0; s < kStreams; ++s)
+      LoadFour(streams + static_cast<int64_t>(s) * args.dim + k, h[s]);
+    if (args.y != nullptr) {
+      UpdateFour(mix, args.y + static_cast<int64_t>(row) * args.dim + k, streams + k, args.dim, h);
+    }
+    if (!is_picked) continue;
+    float x[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float column[kStreams] = {h[0][i], h[1][i], h[2][i], h[3][i]};
+      x[i] = CollapseElement(pre, column);
+    }
+    const float4 four = {x[0], x[1], x[2], x[3]};
+    *reinterpret_cast<float4*>(collapsed_row + k) = four;
+    if (args.collapsed != nullptr) *reinterpret_cast<float4*>(args.collapsed + out + k) = four;
+  }
+  if (!is_picked) return;
+  __syncthreads();
+  const float inverse = BlockInverseRms(collapsed_row, args.dim, args.eps, segments);
+  for (int k = 4 * static_cast<int>(threadIdx.x); k < args.dim; k += 4 * kEnterThreads) {
+    const float4 v = *reinterpret_cast<const float4*>(collapsed_row + k);
+    *reinterpret_cast<float4*>(args.x + out + k) = Normed(args.norm, k, v, inverse);
+  }
+}
+
 __global__ void __launch_bounds__(kThreads)
     AddHalvesKernel(const float* half0, const float* half1, int64_t count, Bf16* y0, Bf16* y1) {
+  AwaitPredecessor();
   const int64_t i = GlobalThread();
   if (i >= count) return;
   const Bf16 y = ToBf16(half0[i] + half1[i]);
@@ -168,44 +207,47 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void LaunchWiden(const Bf16* in, int64_t count, float* out, cudaStream_t stream) {
-  WidenKernel<<<BlocksFor(count), kThreads, 0, stream>>>(in, count, out);
+void LaunchWiden(const Bf16* in, int64_t count, float* out, const Queue& queue) {
+  Launch(queue, WidenKernel, BlocksFor(count), kThreads, 0, in, count, out);
 }
 
-void LaunchRmsNorm(const RmsNormLaunch& args, cudaStream_t stream) {
-  RmsNormKernel<<<args.rows, kNormThreads, 0, stream>>>(args);
+void LaunchRmsNorm(const RmsNormLaunch& args, const Queue& queue) {
+  Launch(queue, RmsNormKernel, args.rows, kNormThreads, 0, args);
 }
 
-void LaunchKvFinish(const KvFinishLaunch& args, cudaStream_t stream) {
-  KvFinishKernel<<<args.rows, kThreads, sizeof(float) * args.dims, stream>>>(args);
+void LaunchQueryFinish(const QueryFinishLaunch& args, const Queue& queue) {
+  Launch(queue, QueryFinishKernel, BlocksFor(int64_t{32} * args.rows * args.heads), kThreads, 0,
+         args);
 }
 
-void LaunchQueryFinish(const QueryFinishLaunch& args, cudaStream_t stream) {
-  QueryFinishKernel<<<BlocksFor(int64_t{32} * args.rows * args.heads), kThreads, 0, stream>>>(args);
+void LaunchEmbed(const EmbedLaunch& args, const Queue& queue) {
+  Launch(queue, EmbedKernel, args.rows, kThreads, 0, args);
 }
 
-void LaunchEmbed(const EmbedLaunch& args, cudaStream_t stream) {
-  EmbedKernel<<<args.rows, kThreads, 0, stream>>>(args);
+void LaunchCollapse(const CollapseLaunch& args, const Queue& queue) {
+  Launch(queue, CollapseKernel, BlocksFor(int64_t{args.rows} * args.dim), kThreads, 0, args);
 }
 
-void LaunchCollapse(const CollapseLaunch& args, cudaStream_t stream) {
-  CollapseKernel<<<BlocksFor(int64_t{args.rows} * args.dim), kThreads, 0, stream>>>(args);
+void LaunchEnter(const EnterLaunch& args, const Queue& queue) {
+  Launch(queue, EnterKernel, args.rows, kEnterThreads, sizeof(float) * args.dim, args);
 }
 
 void LaunchUpdate(Bf16* streams, const Bf16* y, const MixCoefficients* mix, int rows, int dim,
-                  cudaStream_t stream) {
-  UpdateKernel<<<BlocksFor(int64_t{rows} * dim), kThreads, 0, stream>>>(streams, y, mix, rows, dim);
+                  const Queue& queue) {
+  Launch(queue, UpdateKernel, BlocksFor(int64_t{rows} * dim), kThreads, 0, streams, y, mix, rows,
+         dim);
 }
 
 void LaunchAddHalves(const float* half0, const float* half1, int64_t count, Bf16* y0, Bf16* y1,
-                     cudaStream_t stream) {
-  AddHalvesKernel<<<BlocksFor(count), kThreads, 0, stream>>>(half0, half1, count, y0, y1);
+                     const Queue& queue) {
+  Launch(queue, AddHalvesKernel, BlocksFor(count), kThreads, 0, half0, half1, count, y0, y1);
 }
 
 cudaError_t PreloadRows() {
 #define TP2_ROWS
 #include "libcore/ops/cuda/kernel_list.inc"
-  return cudaSuccess;
+  return cudaFuncSetAttribute(EnterKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              sizeof(float) * kMaxEnterDim);
 }
 
 }  // namespace tp2::cuda

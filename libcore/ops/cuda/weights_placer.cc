@@ -107,7 +107,7 @@ absl::StatusOr<exl3::MatrixView> PlaceMatrix(const exl3::MatrixView& host, devic
   if (exl3::HasPortableBits(host)) {
     TP2_ASSIGN_OR_RETURN(card.trellis, staging.CopyRows(host, row_bytes));
     TP2_ASSIGN_OR_RETURN(void* const packed, arena.Take(row_bytes * rows));
-    LaunchRepack(DeviceViewOf(card), static_cast<uint16_t*>(packed), cudaStreamLegacy);
+    LaunchRepack(DeviceViewOf(card), static_cast<uint16_t*>(packed), {.stream = cudaStreamLegacy});
     TP2_RETURN_IF_ERROR(TP2_CUDA(cudaStreamSynchronize(cudaStreamLegacy)));
     card.trellis = static_cast<const uint16_t*>(packed);
   } else {
@@ -162,7 +162,6 @@ absl::StatusOr<RankWeights> PlaceWeights(const DrafterConfig& config, const Rank
 absl::StatusOr<const DeviceExpert*> PlaceExpertTable(const RankStage& stage, device::Arena& arena) {
   std::vector<DeviceExpert> table;
   for (const RankExpert& expert : stage.experts) table.push_back(DeviceExpertOf(expert));
-  table.push_back(DeviceExpertOf(stage.shared));
   const size_t bytes = table.size() * sizeof(DeviceExpert);
   TP2_ASSIGN_OR_RETURN(void* const copy, arena.CopyRows(table.data(), bytes, bytes, 1));
   return static_cast<const DeviceExpert*>(copy);

@@ -44,7 +44,7 @@ absl::StatusOr<exl3::MatrixView> PlaceMatrix(const exl3::MatrixView& host, devic
 absl::StatusOr<RankWeights> PlaceWeights(const DrafterConfig& config, const RankWeights& host,
                                          device::Arena& arena);
 
-// [experts + 1] in device memory, the shared expert last. `stage` is already on the device.
+// The routed experts' matrices in device memory. `stage` is already on the device.
 absl::StatusOr<const DeviceExpert*> PlaceExpertTable(const RankStage& stage, device::Arena& arena);
 
 }  // namespace tp2::cuda
