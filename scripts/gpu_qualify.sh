@@ -4,7 +4,8 @@
 #
 # usage: ./gpu_qualify.sh [--out DIR] [--only PART[,PART...]] [--full-size DIR]
 #   --out DIR        new folder for results; default ./qualify
-#   --only PARTS     tests, bits, sanitizers, full-bits, benches, owned; default all of them
+#   --only PARTS     tests, lifecycle, bits, sanitizers, full-bits, benches, pair-benches, owned;
+#                    default all of them
 #   --full-size DIR  full-size checkpoint for the last three; made (5.8 GB in --out's file system)
 #                    and removed without it
 #
@@ -19,7 +20,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=$PWD/qualify
-parts=tests,bits,sanitizers,full-bits,benches,owned
+parts=tests,lifecycle,bits,sanitizers,full-bits,benches,pair-benches,owned
 full_size=
 
 usage_error() {
@@ -47,7 +48,7 @@ while (($# > 0)); do
 done
 for part in ${parts//,/ }; do
   case $part in
-    tests | bits | sanitizers | full-bits | benches | owned) ;;
+    tests | lifecycle | bits | sanitizers | full-bits | benches | pair-benches | owned) ;;
     *) usage_error "unknown part '$part'; see --help" ;;
   esac
 done
@@ -229,18 +230,23 @@ if wants tests; then
   gpu_suite drafter_gpu_test
   gpu_suite drafter_one_card_pair_test
   gpu_suite collectives_gpu_test
-  check lifecycle_one_card ./p2p-lifecycle --full --single-card \
-    --json "$out/lifecycle_one_card.json"
   if ((card_count < 2)); then
     echo "----  one card: no tests of a pair"
   else
     gpu_suite pair_test
     gpu_suite drafter_pair_test
+  fi
+fi
+if wants lifecycle; then
+  if ((card_count < 2)); then
+    check lifecycle_one_card ./p2p-lifecycle --full --single-card \
+      --json "$out/lifecycle_one_card.json"
+  else
     check probes ./p2p-lifecycle probe --json "$out/probes.json"
-    check lifecycle ./p2p-lifecycle --full --cycles 5 --json "$out/lifecycle.json"
+    check lifecycle ./p2p-lifecycle --full --cycles 5 --with-model golden/v41-tiny \
+      --json "$out/lifecycle.json"
     check lifecycle_swapped ./p2p-lifecycle --quick --case lifecycle --swapped --cycles 5 \
       --json "$out/lifecycle_swapped.json"
-    check collectives ./tp2-bench collectives --json "$out/collectives.json"
   fi
 fi
 if wants bits; then
@@ -271,7 +277,9 @@ if wants owned; then
     runs_owned=yes
   fi
 fi
-if [[ -z $full_size ]] && { wants full-bits || wants benches || [[ $runs_owned == yes ]]; }; then
+needs_model=$runs_owned
+if wants full-bits || wants benches || wants pair-benches; then needs_model=yes; fi
+if [[ -z $full_size && $needs_model == yes ]]; then
   full_size=$out/v41-flash
   made=yes
   ./dspark-pack synth --shape v41-flash --out "$full_size" >>"$out/logs/synth.log"
@@ -288,13 +296,16 @@ if wants benches; then
   bench bench_one_card_cold one-card --cold-l2
   bench bench_solo solo
   bench bench_emulated emulated
+  bench bench_insert insert
+fi
+if wants pair-benches; then
   if ((card_count < 2)); then
-    bench bench_insert insert
+    echo "----  one card: no benches of a pair"
   else
     bench bench_pair pair --groups
-    bench bench_pair_margins pair --margins
-    bench bench_step step --pair
-    bench bench_insert insert --pair
+    bench bench_pair_step step --pair --requests 1,4
+    bench bench_pair_insert insert --pair
+    check collectives ./tp2-bench collectives --json "$out/collectives.json"
   fi
 fi
 if [[ $runs_owned == yes ]]; then

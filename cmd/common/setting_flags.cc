@@ -9,6 +9,8 @@ const char* ValueText(const config::SettingSpec& spec) {
   switch (spec.kind) {
     case config::SettingKind::kInteger:
       return "N";
+    case config::SettingKind::kDecimal:
+      return "NUMBER";
     case config::SettingKind::kBoolean:
       return "true|false";
     case config::SettingKind::kChoice:

@@ -2,10 +2,6 @@
 
 #include <openssl/evp.h>
 #include <xxhash.h>
-#if defined(__x86_64__)
-// The same functions by the processor's vector width instead of the compiler's.
-#include <xxh_x86dispatch.h>
-#endif
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"

@@ -39,7 +39,7 @@ TEST(Conditions, TakeTheCardsStateAtBothEnds) {
       "cards = 1\ncard0.uuid = GPU-c4e7a371-0000-0000-0000-000000000000\ncard0.name = Fake\n"
       "card0.pci = 00000000:41:00.0\ncard0.power_mw = 80000, 300000\ncard0.sm_mhz = 345, 1980\n"
       "card0.reasons = 1, 4\n");
-  Conditions conditions(Card(), driver.path());
+  Conditions conditions({Card()}, driver.path());
   const Json json = conditions.Finish();
   ASSERT_TRUE(json["nvml"].is_object()) << json.dump(1);
   EXPECT_EQ(json["nvml"]["start"]["cards"][0]["power_mw"], 80000);
@@ -74,17 +74,17 @@ TEST(Conditions, OfAPairCountTheLinkErrorsOfEachRank) {
 TEST(Conditions, SayWhyADriverTellsNothing) {
   const FakeDriver other_card(
       "cards = 1\ncard0.uuid = GPU-7744b44b-0000-0000-0000-000000000000\ncard0.name = Fake\n");
-  Conditions conditions(Card(), other_card.path());
+  Conditions conditions({Card()}, other_card.path());
   EXPECT_FALSE(conditions.Read().has_value());
   const Json json = conditions.Finish();
   EXPECT_TRUE(json["nvml"].is_null());
   EXPECT_THAT(json["nvml_error"].get<std::string>(), testing::HasSubstr(kUuid));
-  Conditions without(Card(), "/nowhere/libnvidia-ml.so.1");
+  Conditions without({Card()}, "/nowhere/libnvidia-ml.so.1");
   EXPECT_TRUE(without.Finish()["nvml_error"].is_string());
 }
 
 TEST(Conditions, OfTheCpuNeedNoDriver) {
-  Conditions conditions(std::nullopt, "/nowhere/libnvidia-ml.so.1");
+  Conditions conditions({}, "/nowhere/libnvidia-ml.so.1");
   const Json json = conditions.Finish();
   EXPECT_TRUE(json["card"].is_null());
   EXPECT_TRUE(json["nvml_error"].is_null());
