@@ -100,7 +100,7 @@ void AddStage(const DrafterConfig& config, const ShardPlan& plan, const StepShap
   At(bytes, KernelGroup::kNorms) +=
       kFloatBytes * 2 * (2 * row + query_rank + kv + query) + (kFloatBytes + kBf16Bytes) * kv;
   At(bytes, KernelGroup::kRouting) += kFloatBytes * (row + rows * config.experts);
-  At(bytes, KernelGroup::kOther) += 2 * (kFloatBytes * partials + kBf16Bytes * row);
+  At(bytes, KernelGroup::kCollectives) += 2 * (kFloatBytes * partials + kBf16Bytes * row);
 }
 
 void AddHead(const DrafterConfig& config, const ShardPlan& plan, const StepShape& shape,

@@ -30,7 +30,8 @@ for name in math_test exl3_test dspark-pack p2p-lifecycle; do
 exit 0
 TOOL
 done
-for name in gpu_test drafter_gpu_test collectives_gpu_test pair_test; do
+for name in gpu_test drafter_gpu_test drafter_one_card_pair_test drafter_pair_test \
+  collectives_gpu_test pair_test; do
   tool $name <<'TOOL'
 echo "[==========] 3 tests from 1 test suite ran. (5 ms total)"
 echo "[  PASSED  ] $((3 - SKIPPED_TESTS)) tests."
@@ -65,6 +66,10 @@ echo "{ \"verdict\": \"$verdict\"}" >"$log.summary.json"
 exit $code
 TOOL
 tool tp2-parity <<'TOOL'
+if [[ $1 == audit ]]; then
+  if [[ $* == *--plant* ]]; then exit "$PLANT_CODE"; fi
+  exit 0
+fi
 digest=abcd
 if [[ $* == *cuda*--eager* ]]; then digest=$EAGER_DIGEST; fi
 echo "one-card $digest 41"
@@ -78,7 +83,7 @@ expect() {
   if [[ $parts != all ]]; then selection=(--only "$parts"); fi
   rm -rf "$out"
   env PATH="$bundle/path:$PATH" NO_CARD=no CARDS=1 SKIPPED_TESTS=0 INSERT_CODE=0 PAIR_CODE=0 \
-    WITHDRAWN_CODE=123 EAGER_DIGEST=abcd "${@:4}" \
+    PLANT_CODE=1 WITHDRAWN_CODE=123 EAGER_DIGEST=abcd "${@:4}" \
     bash "$bundle/gpu_qualify.sh" --out "$out" "${selection[@]}" >"$bundle/log" 2>&1 || code=$?
   if ((code != $2)) || ! grep -q "$3" "$bundle/log"; then
     echo "$1: expected exit $2 and '$3', got exit $code and:"
@@ -92,7 +97,8 @@ expect() {
 expect "all is well" 0 "0 failed"
 grep -q '"ran": 3, "passed": 3, "skipped": 0' "$bundle/out/gpu_tests.json"
 grep -q '"run": "medium_grid".*"is_equal": true' "$bundle/out/bits.json"
-expect "two cards" 0 "PASS  pair_test" CARDS=2
+expect "two cards" 0 "PASS  drafter_pair_test" CARDS=2
+grep -q '"cuda_modes": \["one-card", "emulated", "pair"\]' "$bundle/out/bits.json"
 grep -q '"check": "owned_withdrawn", "verdict": "pass"' "$bundle/out/qualify.json"
 [[ ! -e $bundle/out/PAIR_OK ]]
 parts=owned
@@ -100,6 +106,7 @@ expect "one card has no pair" 0 "one card: no run-owned pair"
 expect "a bench that fails under run-owned" 1 "FAIL  owned_pair" CARDS=2 PAIR_CODE=5
 expect "a job that outlives its permit" 1 "FAIL  owned_withdrawn" CARDS=2 WITHDRAWN_CODE=0
 parts=all
+expect "an audit that finds no planted bit" 1 "FAIL  audits" CARDS=2 PLANT_CODE=0
 expect "a skipped GPU test" 1 "FAIL  gpu_test" SKIPPED_TESTS=1
 expect "eager bits differ" 1 "FAIL  bits_v41-tiny_grid" EAGER_DIGEST=dcba
 grep -q '"is_equal": false' "$bundle/out/bits.json"
