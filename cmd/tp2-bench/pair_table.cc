@@ -43,12 +43,12 @@ std::string PairTable(const Json& result) {
     const double host_before = P50Ms(*one_card, "step_host_us"),
                  host_now = P50Ms(pair, "step_host_us");
     const bool has_groups = pair.contains("groups");
-    table.AddRow(
-        {absl::StrCat(pair["requests"].get<int>()), absl::StrCat(pair["n_out"].get<int>()),
-         FormatMs(before), FormatMs(now), absl::StrFormat("%+.1f", 100 * (now / before - 1)),
-         FormatMs(host_now), absl::StrFormat("%+.1f", 100 * (host_now / host_before - 1)),
-         FormatMs(now), FormatMs(P50Ms(pair, "last_rank_draft_device_us")),
-         has_groups ? FormatMs(pair["groups"]["collectives"]["us"].get<double>() * 1e-3) : "-"});
+    table.AddRow({absl::StrCat(pair["requests"].get<int>()), absl::StrCat(pair["n_out"].get<int>()),
+                  FormatMs(before), FormatMs(now),
+                  absl::StrFormat("%+.1f", 100 * (now / before - 1)), FormatMs(host_now),
+                  absl::StrFormat("%+.1f", 100 * (host_now / host_before - 1)), FormatMs(now),
+                  FormatMs(P50Ms(pair, "last_rank_draft_device_us")),
+                  has_groups ? FormatMs(P50Ms(pair["groups"]["collectives"], "us")) : "-"});
   }
   if (is_empty) return "";
   return absl::StrCat(

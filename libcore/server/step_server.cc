@@ -105,7 +105,7 @@ void StepServer::ReapLocked() {
 }
 
 bool StepServer::TryServe(ConnectionWorker* worker) {
-  std::unique_lock turn(turn_mutex_, std::try_to_lock);
+  std::unique_lock turn(turn_, std::try_to_lock);
   if (!turn.owns_lock() || is_turn_wanted_.load()) return false;
   {
     const std::lock_guard lock(queue_mutex_);
@@ -138,10 +138,10 @@ ConnectionWorker* StepServer::NextWorker() {
   return worker;
 }
 
-std::unique_lock<std::timed_mutex> StepServer::TakeTurn() {
+std::unique_lock<Turn> StepServer::TakeTurn() {
   // Longer than a STEP takes: a reply that is due soon can be waited for.
   constexpr std::chrono::milliseconds kPatience(20);
-  std::unique_lock turn(turn_mutex_, std::defer_lock);
+  std::unique_lock turn(turn_, std::defer_lock);
   while (!turn.try_lock_for(kPatience)) {
     is_turn_wanted_.store(true);
     if (ConnectionWorker* visitor = visitor_.load()) visitor->Attend();

@@ -18,6 +18,7 @@
 
 #include "libcore/server/connection_worker.h"
 #include "libcore/server/step_service.h"
+#include "libcore/server/turn.h"
 #include "libcore/transport/networks.h"
 #include "libcore/transport/transport.h"
 
@@ -96,7 +97,7 @@ class StepServer {
   ConnectionWorker* NextWorker();
   // The controller's turn with the engine. While another thread is in there, whose connection then
   // has nobody to answer it, the controller does.
-  std::unique_lock<std::timed_mutex> TakeTurn();
+  std::unique_lock<Turn> TakeTurn();
   // When nobody has asked for a while; the controller's work for the engine.
   void UseIdleGap();
   // Whether Run ends; the caller has the turn.
@@ -116,7 +117,7 @@ class StepServer {
   SpinBudget spin_budget_;
 
   // Held by whoever uses service_ and with it the engine.
-  std::timed_mutex turn_mutex_;
+  Turn turn_;
   std::atomic<bool> is_turn_wanted_{false};          // by the controller, for too long already
   std::atomic<ConnectionWorker*> visitor_{nullptr};  // whose own thread has the turn
   std::atomic<int64_t> last_served_ns_{0};
