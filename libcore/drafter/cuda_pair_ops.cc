@@ -28,6 +28,10 @@ absl::StatusOr<std::unique_ptr<CudaPairOps>> CudaPairOps::Create(const DrafterCo
   return ops;
 }
 
+CudaPairOps::~CudaPairOps() {
+  if (pair_ != nullptr) pair_->Drain().IgnoreError();
+}
+
 absl::Status CudaPairOps::Initialize(int64_t max_positions) {
   coll::CudaPairOptions pair = {
       .cards = options_.cards,

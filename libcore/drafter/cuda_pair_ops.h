@@ -52,6 +52,10 @@ class CudaPairOps {
   static absl::StatusOr<std::unique_ptr<CudaPairOps>> Create(const DrafterConfig& config,
                                                              int64_t max_positions,
                                                              const Options& options);
+  // Waits, bounded: the pair still looks at streams that the op sets own.
+  ~CudaPairOps();
+  CudaPairOps(const CudaPairOps&) = delete;
+  CudaPairOps& operator=(const CudaPairOps&) = delete;
 
   RankWeights Place(int rank, const RankWeights& host) {
     const device::DeviceGuard guard(ordinal(rank));
