@@ -4,23 +4,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "libcore/base/file.h"
 #include "libcore/base/json.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/bench/compare.h"
+#include "libcore/bench/result.h"
 #include "libcore/report/exit_code.h"
 #include "libcore/report/output.h"
 #include "libcore/report/table.h"
 
 namespace tp2::bench {
 namespace {
-
-constexpr size_t kMaxResultBytes = 16 << 20;
-
-absl::StatusOr<Json> ReadResult(const std::string& path) {
-  TP2_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxResultBytes));
-  return ParseJson(text, path);
-}
 
 std::string Text(const Flags& flags, const Comparison& comparison) {
   std::string text =

@@ -9,13 +9,14 @@
 #include "libcore/base/json.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/bench/decide.h"
+#include "libcore/bench/result.h"
 #include "libcore/report/output.h"
 #include "libcore/report/table.h"
 
 namespace tp2::bench {
 namespace {
 
-constexpr size_t kMaxFileBytes = 16 << 20;
+constexpr size_t kMaxCostBytes = 16 << 20;
 
 std::string OptionalMs(const std::optional<double>& ms) {
   return ms.has_value() ? absl::StrFormat("%.2f", *ms) : "-";
@@ -72,10 +73,9 @@ std::string TextOf(const Flags& flags, const CostModel& cost,
 }  // namespace
 
 absl::Status PrintDecision(const Flags& flags) {
-  TP2_ASSIGN_OR_RETURN(const std::string yaml, ReadTextFile(flags.cost_path, kMaxFileBytes));
+  TP2_ASSIGN_OR_RETURN(const std::string yaml, ReadTextFile(flags.cost_path, kMaxCostBytes));
   TP2_ASSIGN_OR_RETURN(const CostModel cost, ParseCostModel(yaml, flags.cost_path));
-  TP2_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(flags.before_path, kMaxFileBytes));
-  TP2_ASSIGN_OR_RETURN(const Json result, ParseJson(text, flags.before_path));
+  TP2_ASSIGN_OR_RETURN(const Json result, ReadResult(flags.before_path));
   TP2_ASSIGN_OR_RETURN(const std::vector<Decision> decisions, DecideAll(cost, result));
   if (flags.json_path.empty()) return PrintResult(TextOf(flags, cost, decisions));
   Json json = {{"schema", "tp2-decide/1"},
@@ -85,10 +85,7 @@ absl::Status PrintDecision(const Flags& flags) {
                {"decisions", Json::array()}};
   for (const Decision& decision : decisions) json["decisions"].push_back(DecisionJson(decision));
   if (flags.json_path == "-") return PrintResult(json.dump(1) + "\n");
-  TP2_ASSIGN_OR_RETURN(AtomicFileWriter file,
-                       AtomicFileWriter::Create(flags.json_path, IfExists::kRefuse));
-  TP2_RETURN_IF_ERROR(file.Append(json.dump(1) + "\n"));
-  TP2_RETURN_IF_ERROR(file.Commit());
+  TP2_RETURN_IF_ERROR(WriteFileAtomically(flags.json_path, json.dump(1) + "\n", IfExists::kRefuse));
   return PrintResult(TextOf(flags, cost, decisions));
 }
 

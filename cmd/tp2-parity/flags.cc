@@ -20,18 +20,22 @@ void AddModel(CLI::App& sub, Flags& flags) {
       ->group("Input");
 }
 
-void AddHardware(CLI::App& sub, Flags& flags) {
+void AddBackend(CLI::App& sub, Flags& flags) {
   sub.add_option("--backend", flags.backend, "auto, cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->option_text("NAME [auto]")
       ->group("Hardware");
-  sub.add_option("--gpu", flags.device_uuids, "in rank order; the first usable cards without it")
-      ->delimiter(',')
-      ->option_text("UUID[,UUID]")
-      ->group("Hardware");
   sub.add_option("--threads", flags.threads, "0: one per hardware thread; bits do not change")
       ->check(CLI::Range(0, 1024))
       ->option_text("N [0]")
+      ->group("Hardware");
+}
+
+void AddHardware(CLI::App& sub, Flags& flags) {
+  AddBackend(sub, flags);
+  sub.add_option("--gpu", flags.device_uuids, "in rank order; the first usable cards without it")
+      ->delimiter(',')
+      ->option_text("UUID[,UUID]")
       ->group("Hardware");
   sub.add_flag("--eager", flags.is_eager, "CUDA: run op by op instead of replaying graphs")
       ->group("Hardware");
@@ -132,14 +136,7 @@ void AddCapture(CLI::App& sub, Flags& flags) {
   sub.add_option("--mutate", flags.mutation, "draft with one deliberate fault (negative control)")
       ->option_text("NAME")
       ->group("Input");
-  sub.add_option("--threads", flags.threads, "0: one per hardware thread; bits do not change")
-      ->check(CLI::Range(0, 1024))
-      ->option_text("N [0]")
-      ->group("Hardware");
-  sub.add_option("--backend", flags.backend, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->option_text("NAME [auto]")
-      ->group("Hardware");
+  AddBackend(sub, flags);
   sub.add_option("--mode", flags.mode, "as self --modes")
       ->option_text("NAME [one-card]")
       ->group("Hardware");

@@ -1,10 +1,10 @@
 #include "libcore/bench/decide.h"
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "libcore/base/error.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/bench/result.h"
+#include "libcore/config/settings.h"
 #include "libcore/config/yaml_config.h"
 
 namespace tp2::bench {
@@ -50,8 +50,6 @@ bool IsOf(const Json& cell, const char* mode) {
 }
 
 }  // namespace
-
-std::span<const config::SettingSpec> CostSettings() { return kSettings; }
 
 absl::StatusOr<CostModel> ParseCostModel(std::string_view yaml, const std::string& where) {
   TP2_ASSIGN_OR_RETURN(const std::vector<config::GivenValue> given,

@@ -5,13 +5,12 @@
 
 #include <array>
 #include <optional>
-#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "libcore/base/json.h"
-#include "libcore/config/settings.h"
 #include "libcore/model/drafter_config.h"
 
 namespace tp2::bench {
@@ -23,10 +22,8 @@ struct CostModel {
   double threshold_pct = 0;    // more rounds per second than this are worth a second card
 };
 
-// Keys of the YAML file: round_ms_1 to round_ms_5, remote_draft_ms, threshold_pct.
-std::span<const config::SettingSpec> CostSettings();
-
-// Errors: kInvalidArgument for text that is no such file, or without any round_ms.
+// Keys of the YAML file: round_ms_1 to round_ms_5, remote_draft_ms, threshold_pct. Errors:
+// kInvalidArgument for text that is no such file, or without any round_ms.
 absl::StatusOr<CostModel> ParseCostModel(std::string_view yaml, const std::string& where);
 
 struct Decision {
@@ -35,8 +32,8 @@ struct Decision {
   double one_card_ms = 0, pair_ms = 0;  // of a whole STEP
   double remote_draft_ms = 0;           // recalibrated for the pair
   // Nothing where the cost model does not price the depth.
-  std::optional<double> one_card_round_ms, pair_round_ms;
-  std::optional<double> more_rounds_pct;
+  std::optional<double> one_card_round_ms = {}, pair_round_ms = {};
+  std::optional<double> more_rounds_pct = {};
   bool is_worth_it = false;
 
   double saved_ms() const { return one_card_ms - pair_ms; }

@@ -2,11 +2,15 @@
 
 #include "libcore/base/build_info.h"
 #include "libcore/base/digest.h"
+#include "libcore/base/file.h"
 #include "libcore/base/percentile.h"
+#include "libcore/base/status_macros.h"
 #include "libcore/bench/conditions.h"
 
 namespace tp2::bench {
 namespace {
+
+constexpr size_t kMaxResultBytes = 16 << 20;
 
 double Us(int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
@@ -37,6 +41,11 @@ Json NewResult(const std::string& command, const std::vector<std::string>& argv)
       {"conditions", nullptr},
       {"model", nullptr},
       {"cells", Json::array()}};
+}
+
+absl::StatusOr<Json> ReadResult(const std::string& path) {
+  TP2_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxResultBytes));
+  return ParseJson(text, path);
 }
 
 Json ModelJson(const EngineInfo& info) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "libcore/base/json.h"
 #include "libcore/bench/cells.h"
 #include "libcore/bench/group_bytes.h"
@@ -25,6 +26,9 @@ Json SeriesUs(const std::vector<int64_t>& values_ns);
 
 // Without cells and conditions: schema, tool, command, argv, complete = false.
 Json NewResult(const std::string& command, const std::vector<std::string>& argv);
+
+// A file of at most 16 MiB as JSON. Errors: ReadTextFile's, ParseJson's.
+absl::StatusOr<Json> ReadResult(const std::string& path);
 
 // What identifies the drafter: two results of different models cannot be compared.
 Json ModelJson(const EngineInfo& info);

@@ -122,11 +122,10 @@ TEST_P(StepServerOperations, AConnectionWhoseOwnThreadIsInALongStepStillAnswersP
   auto client = running_->NewSession();
   const ClientSlot slot = OpenSlot(*client);
   StepMaker step;
-  contract::StepMessage& message = step.Add(slot, 0, 1).message();
-  std::array<std::byte, contract::StepHeadBytes(1)> head;
-  EncodeStepHead(message, head);
+  step.Add(slot, 0, 1);
   const auto header = client->NextHeader(contract::Type::kStep);
-  ASSERT_TRUE(client->Send({.header = header, .head = head, .rows = message.row_area}).ok());
+  ASSERT_TRUE(
+      client->Send({.header = header, .head = step.Head(), .rows = step.message().row_area}).ok());
   while (engine().steps_started == 0) std::this_thread::yield();
   for (int i = 0; i < 3; ++i) {
     const auto ping = client->Ping({});
@@ -168,12 +167,12 @@ TEST_P(StepServerOperations, AClientThatLeavesDuringItsOwnLongStepLeavesNothingB
     auto client = running_->NewSession();
     const ClientSlot slot = OpenSlot(*client);
     StepMaker step;
-    contract::StepMessage& message = step.Add(slot, 0, 1).message();
-    std::array<std::byte, contract::StepHeadBytes(1)> head;
-    EncodeStepHead(message, head);
+    step.Add(slot, 0, 1);
     const int before = engine().steps_started;
     const auto header = client->NextHeader(contract::Type::kStep);
-    ASSERT_TRUE(client->Send({.header = header, .head = head, .rows = message.row_area}).ok());
+    ASSERT_TRUE(
+        client->Send({.header = header, .head = step.Head(), .rows = step.message().row_area})
+            .ok());
     while (engine().steps_started == before) std::this_thread::yield();
     client.reset();
     while (other->Health()->value->open_slots != 0) std::this_thread::yield();

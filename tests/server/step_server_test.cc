@@ -169,18 +169,18 @@ TEST_P(StepServing, HealthOvertakesAStepAndASecondStepIsBusy) {
   auto client = running_->NewSession();
   const ClientSlot slot = OpenSlot(*client);
   StepMaker step;
-  contract::StepMessage& message = step.Add(slot, 0, 1).message();
-  std::array<std::byte, contract::StepHeadBytes(1)> head;
-  EncodeStepHead(message, head);
+  step.Add(slot, 0, 1);
   const auto first = client->NextHeader(Type::kStep);
-  ASSERT_TRUE(client->Send({.header = first, .head = head, .rows = message.row_area}).ok());
+  ASSERT_TRUE(
+      client->Send({.header = first, .head = step.Head(), .rows = step.message().row_area}).ok());
   while (engine().steps_started == 0) std::this_thread::yield();
   const auto health = client->Health();
   EXPECT_EQ(health->code, Code::kOk);
   auto second = first;
   second.seq += 1;
   second.body_hash = 0;
-  const auto busy = client->Call({.header = second, .head = head, .rows = message.row_area});
+  const auto busy =
+      client->Call({.header = second, .head = step.Head(), .rows = step.message().row_area});
   EXPECT_EQ(busy->code(), Code::kBusy);
   const auto done = client->Receive();
   EXPECT_EQ(done->code(), Code::kOk);
@@ -192,12 +192,12 @@ TEST_P(StepServing, ReplaysTheLastReplyWithoutRunningAgain) {
   auto client = running_->NewSession();
   const ClientSlot slot = OpenSlot(*client);
   StepMaker step;
-  contract::StepMessage& message = step.Add(slot, 0, 1).message();
-  std::array<std::byte, contract::StepHeadBytes(1)> head;
-  EncodeStepHead(message, head);
+  step.Add(slot, 0, 1);
   const auto header = client->NextHeader(Type::kStep);
-  const auto first = client->Call({.header = header, .head = head, .rows = message.row_area});
-  const auto again = client->Call({.header = header, .head = head, .rows = message.row_area});
+  const auto first =
+      client->Call({.header = header, .head = step.Head(), .rows = step.message().row_area});
+  const auto again =
+      client->Call({.header = header, .head = step.Head(), .rows = step.message().row_area});
   ASSERT_EQ(first->code(), Code::kOk);
   EXPECT_FALSE(first->is_cached());
   EXPECT_TRUE(again->is_cached());

@@ -135,9 +135,16 @@ class StepMaker {
     message_.row_area = std::as_bytes(std::span(rows_));
     return message_;
   }
+  // The encoded head of message(), until the next call.
+  std::span<const std::byte> Head() {
+    head_.resize(contract::StepHeadBytes(message_.entry_count));
+    contract::EncodeStepHead(message(), head_);
+    return head_;
+  }
 
  private:
   contract::StepMessage message_;
+  std::vector<std::byte> head_;
   std::vector<Bf16> rows_;
 };
 
