@@ -23,6 +23,7 @@ struct ErrorText {
   std::string next = {};      // what the reader should do
 };
 
+// Control characters come out as \xNN: one error is one line.
 absl::Status MakeError(absl::StatusCode code, const ErrorText& text);
 
 // The same error with `context: ` in front, for callers that know more about where it happened.

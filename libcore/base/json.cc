@@ -10,6 +10,8 @@
 namespace tp2 {
 namespace {
 
+constexpr size_t kShortJsonChars = 60;
+
 absl::Status BadJson(const std::string& where, const std::string& got) {
   return MakeError(absl::StatusCode::kInvalidArgument, {.what = "JSON",
                                                         .expected = "one well-formed value",
@@ -36,9 +38,8 @@ class StrictWatch {
         if (!keys_.empty()) keys_.pop_back();
         break;
       case Json::parse_event_t::key: {
-        const std::string& key = parsed.get_ref<const std::string&>();
-        if (!keys_.empty() && !keys_.back().insert(key).second) {
-          complaint_ = absl::StrCat("the key \"", key, "\" twice in one object");
+        if (!keys_.empty() && !keys_.back().insert(parsed.get_ref<const std::string&>()).second) {
+          complaint_ = absl::StrCat("the key ", ShortJson(parsed), " twice in one object");
         }
         break;
       }
@@ -78,9 +79,16 @@ absl::StatusOr<Json> ParseJson(std::string_view text, const std::string& where,
     // too.
     if (!watch.complaint().empty()) return BadJson(where, watch.complaint());
     return BadJson(where, absl::StrCat("a syntax error at byte ", error.byte));
-  } catch (const Json::exception& error) {
-    return BadJson(where, error.what());
+  } catch (const Json::exception&) {
+    // The only other exception of a parse; its own text quotes the number, however long.
+    return BadJson(where, "a number beyond the range of fp64");
   }
+}
+
+std::string ShortJson(const Json& value) {
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > kShortJsonChars) text = absl::StrCat(text.substr(0, kShortJsonChars), "...");
+  return text;
 }
 
 }  // namespace tp2

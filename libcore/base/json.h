@@ -21,4 +21,7 @@ struct JsonLimits {
 absl::StatusOr<Json> ParseJson(std::string_view text, const std::string& where,
                                const JsonLimits& limits = {});
 
+// A JSON value as it should look inside a one-line error: at most 60 characters, no line breaks.
+std::string ShortJson(const Json& value);
+
 }  // namespace tp2

@@ -4,12 +4,10 @@
 #include <limits>
 #include <set>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "libcore/base/error.h"
 #include "libcore/base/json.h"
 #include "libcore/base/status_macros.h"
-#include "libcore/base/strings.h"
 
 namespace tp2 {
 namespace {
@@ -30,7 +28,7 @@ class Fields {
     if (!status_.ok()) return;
     status_ = MakeError(absl::StatusCode::kInvalidArgument, {.what = absl::StrCat("field ", field),
                                                              .expected = expected,
-                                                             .got = absl::CEscape(ToAbsl(got)),
+                                                             .got = got,
                                                              .where = where_,
                                                              .next = next});
   }

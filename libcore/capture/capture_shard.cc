@@ -5,11 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "libcore/base/error.h"
 #include "libcore/base/status_macros.h"
-#include "libcore/base/strings.h"
 #include "libcore/checkpoint/safetensors.h"
 
 namespace tp2 {
@@ -41,7 +39,7 @@ class ShardParser {
   void Refuse(const std::string& what, const std::string& expected, const std::string& got) {
     if (!status_.ok()) return;
     status_ = MakeError(absl::StatusCode::kInvalidArgument,
-                        {.what = absl::StrCat("capture: ", absl::CEscape(ToAbsl(what))),
+                        {.what = absl::StrCat("capture: ", what),
                          .expected = expected,
                          .got = got,
                          .where = where_,

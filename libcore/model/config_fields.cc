@@ -10,7 +10,6 @@
 namespace tp2 {
 namespace {
 
-constexpr size_t kShortJsonChars = 60;
 constexpr char kMissing[] = "no such field";
 constexpr char kTakeFromModel[] = "take the value from the model's published config.json";
 
@@ -21,12 +20,6 @@ const Json* Member(const Json* object, std::string_view key) {
 }
 
 }  // namespace
-
-std::string ShortJson(const Json& value) {
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > kShortJsonChars) text = absl::StrCat(text.substr(0, kShortJsonChars), "...");
-  return text;
-}
 
 ConfigFields::ConfigFields(const Json& document, std::string where)
     : root_(&document), where_(std::move(where)) {

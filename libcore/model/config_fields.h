@@ -51,7 +51,4 @@ class ConfigFields {
   absl::Status status_;
 };
 
-// A JSON value as it should look inside a one-line error: at most 60 characters, no line breaks.
-std::string ShortJson(const Json& value);
-
 }  // namespace tp2

@@ -29,6 +29,19 @@ TEST(Json, RefusesTheSameKeyTwiceInOneObject) {
   EXPECT_TRUE(ParseJson(R"({"a": {"c": 1}, "b": {"c": 2}})", "x.json").ok());
 }
 
+// Both were quoted as they came: the error had two lines, or as many characters as the key.
+TEST(Json, AKeyTwiceIsQuotedOnOneShortLine) {
+  EXPECT_THAT(Refusal(R"({"a\nb": 1, "a\nb": 2})"), HasSubstr(R"("a\nb" twice)"));
+  const std::string key(5000, 'k');
+  EXPECT_LT(Refusal("{\"" + key + "\": 1, \"" + key + "\": 2}").size(), 300u);
+}
+
+TEST(Json, ANumberTooLargeIsNotQuotedWhole) {
+  const std::string refusal = Refusal("[" + std::string(5000, '9') + "e999]");
+  EXPECT_THAT(refusal, HasSubstr("beyond the range of fp64"));
+  EXPECT_LT(refusal.size(), 300u);
+}
+
 TEST(Json, RefusesDeepNesting) {
   const JsonLimits limits = {.max_bytes = 1000, .max_depth = 4};
   EXPECT_TRUE(ParseJson("[[[[1]]]]", "x.json", limits).ok());
