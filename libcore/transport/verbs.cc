@@ -190,8 +190,10 @@ Refusal VerbsListener::Admit(const CmEvent& event, const std::string& peer, CmId
 }
 
 absl::Status RefusedBy(const std::string& what, const CmEvent& event) {
+  // The reason of a rejection that a party wrote itself; others come from its connection manager.
+  constexpr int kConsumerDefined = 28;
   const Refusal refusal = DecodeRejection(event.private_data());
-  if (refusal == Refusal::kNotOurs && event.data_bytes == 0) {
+  if (event.status != kConsumerDefined) {
     return MakeError(absl::StatusCode::kUnavailable,
                      {.what = what, .expected = "a worker", .got = "nobody who listens"});
   }

@@ -1,5 +1,5 @@
-// Frames over every back end: bounds, partial reads, ends, deadlines and wakes. RDMA takes part where
-// RDMA_ADDRESS is the address of a device, as in the virtual machine of tests/rdma.
+// Frames over every back end: bounds, partial reads, ends, deadlines and wakes. RDMA takes part
+// where RDMA_ADDRESS is the address of a device, as in the virtual machine of tests/rdma.
 #include "libcore/transport/transport.h"
 
 #include <arpa/inet.h>
