@@ -176,7 +176,7 @@ TEST_F(RdmaFrames, AFrameOfAnotherLengthThanItsHeaderSaysIsTruncated) {
   EXPECT_EQ(connection->Receive(kWaitMs).event, Event::kTruncated);
 }
 
-// Soft-RoCE does not recover from it: alone, at the end.
+// Soft-RoCE takes no connections after it until its device is made anew: alone, at the end.
 TEST_F(RdmaLink, ALinkThatGoesDownEndsConnections) {
   const char* link = std::getenv("RDMA_LINK");
   if (link == nullptr) GTEST_SKIP() << "RDMA_LINK names no link that may be taken down";

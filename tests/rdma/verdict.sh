@@ -14,7 +14,8 @@ if [[ $1 != --only ]]; then
   exit
 fi
 shift
-unlisted=$(sed -E 's/^[A-Z]+ //; s|/Verbs$||' "$verdicts" | grep -vxF -f <(printf '%s\n' "$@") || true)
+unlisted=$(sed -E 's/^[A-Z]+ //; s|/Verbs$||' "$verdicts" |
+  grep -vxF -f <(printf '%s\n' "$@") || true)
 if [[ -n $unlisted ]]; then
   printf 'tests/rdma/CMakeLists.txt does not list:\n%s\n' "$unlisted"
   exit 1

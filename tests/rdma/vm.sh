@@ -32,17 +32,21 @@ if ldd "$bin/rdma_test" | grep -q 'lib[at]san'; then skip "a sanitizer build"; f
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-mkdir -p "$root"/{bin,dev,proc,sys,modules,model,etc/libibverbs.d}
+mkdir -p "$root"/{bin,dev,proc,sys,modules,model,usr/bin,etc/libibverbs.d}
 ours=(transport_test rdma_test rdma_peer dspark-serve dspark-selftest)
 for tool in "${ours[@]}"; do strip -o "$root/bin/$tool" "$bin/$tool"; done
 theirs=()
-for tool in ip rdma; do theirs+=("$(readlink -f "$(command -v "$tool")")"); done
-for tool in ip rdma; do cp "$(readlink -f "$(command -v "$tool")")" "$root/bin/$tool"; done
+for tool in bash ip rdma; do
+  theirs+=("$(readlink -f "$(command -v "$tool")")")
+  cp "${theirs[-1]}" "$root/bin/$tool"
+done
 cp "$(command -v busybox)" "$root/bin/busybox"
 ln -s busybox "$root/bin/sh"
+ln -s ../../bin/busybox "$root/usr/bin/env"
 # libgcc_s is opened by the C library itself when a thread is cancelled or exits.
 {
-  ldd "${ours[@]/#/$bin/}" "${theirs[@]}" "$provider" | awk '/=> \// { print $3 } /^\t\// { print $1 }'
+  ldd "${ours[@]/#/$bin/}" "${theirs[@]}" "$provider" |
+    awk '/=> \// { print $3 } /^\t\// { print $1 }'
   find /usr/lib -name 'libgcc_s.so.1' | head -n 1
   echo "$provider"
 } | sort -u | while read -r library; do
