@@ -220,6 +220,7 @@ absl::StatusOr<server::ServeEnd> ServeEngine(const config::WorkerConfig& config,
                                   .backend = engine->info().backend,
                                   .mode = engine->info().mode,
                                   .listen = bound,
+                                  .has_rdma = rdma != nullptr,
                                   .has_secret = access.secret.has_value()},
                                  cards);
   std::unique_ptr<server::AdminHttp> admin;

@@ -88,7 +88,7 @@ bool VerbsConnection::Pump() {
 }
 
 bool VerbsConnection::PollCompletions() {
-  std::array<ibv_wc, 8> completions;
+  std::array<ibv_wc, 8> completions{};
   bool has_progress = false;
   while (true) {
     const int count = link_->Poll(completions);

@@ -92,7 +92,7 @@ void AsyncWatch::Remove(AsyncSink* sink) {
 }
 
 void AsyncWatch::Drain() {
-  ibv_async_event event;
+  ibv_async_event event{};
   while (::ibv_get_async_event(device_, &event) == 0) {
     Dispatch(event);
     // A queue pair cannot be destroyed before its events are acknowledged.

@@ -16,35 +16,35 @@ constexpr uint32_t kSlotBit = 1u << 24;
 constexpr uint32_t kReleaseBit = 1u << 31;
 
 struct RequestData {
-  std::array<char, 4> magic;
-  uint16_t version;
-  uint16_t zero;
-  VerbsUuid client;
-  VerbsUuid identity;
+  std::array<char, 4> magic{};
+  uint16_t version = 0;
+  uint16_t zero = 0;
+  VerbsUuid client{};
+  VerbsUuid identity{};
   RingAddress ring;
 };
 static_assert(sizeof(RequestData) == kRequestDataBytes);
 
 struct AcceptData {
-  std::array<char, 4> magic;
-  uint16_t version;
-  uint16_t ring_slots;
-  VerbsUuid instance;
+  std::array<char, 4> magic{};
+  uint16_t version = 0;
+  uint16_t ring_slots = 0;
+  VerbsUuid instance{};
   RingAddress ring;
-  uint64_t zero;
+  uint64_t zero = 0;
 };
 static_assert(sizeof(AcceptData) == kAcceptDataBytes);
 
 struct RejectData {
-  std::array<char, 4> magic;
-  uint16_t version;
-  uint16_t refusal;
+  std::array<char, 4> magic{};
+  uint16_t version = 0;
+  uint16_t refusal = 0;
 };
 static_assert(sizeof(RejectData) == kRejectDataBytes);
 
 template <class Data>
 auto ToBytes(const Data& data) {
-  std::array<std::byte, sizeof(Data)> bytes;
+  std::array<std::byte, sizeof(Data)> bytes{};
   std::memcpy(bytes.data(), &data, sizeof(data));
   return bytes;
 }
