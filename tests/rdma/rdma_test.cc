@@ -283,6 +283,12 @@ class Peer {
     return ::read(output_.get(), &byte, 1) == 1;
   }
   void Signal(int number) const { ::kill(pid_, number); }
+  // Returns once it stands still.
+  bool Stop() const {
+    Signal(SIGSTOP);
+    int status = 0;
+    return ::waitpid(pid_, &status, WUNTRACED) == pid_ && WIFSTOPPED(status);
+  }
   void Kill() {
     if (pid_ <= 0) return;
     Signal(SIGKILL);
@@ -330,7 +336,7 @@ TEST_F(RdmaWorker, AStoppedServerIsFoundByTheDeadline) {
   ASSERT_TRUE(worker.IsReady());
   const auto session = NewRdmaSession(PeerAddress());
   ASSERT_NE(session, nullptr);
-  worker.Signal(SIGSTOP);
+  ASSERT_TRUE(worker.Stop());
   session->options().timeout_ms = 2'500;  // longer than the silence after which a device is asked
   EXPECT_EQ(session->Health().status().code(), absl::StatusCode::kDeadlineExceeded);
   worker.Signal(SIGCONT);
