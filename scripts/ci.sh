@@ -4,6 +4,7 @@
 # usage: scripts/ci.sh [STAGE...]      without stages: all of them except clang-tidy
 #   tidy        layering and style rules, their self-test, formatting, shellcheck (seconds)
 #   dev         g++: everything builds, every public header compiles alone, all CPU tests
+#   rdma        the RDMA transport on soft-RoCE in a virtual machine, with the binaries of dev
 #   clang       clang++ with warnings as errors, the tests that pin bits
 #   asan        address and undefined-behaviour sanitizers, the tests of code that reads bytes from
 #               outside and of the vector kernels (the whole suite: ctest --preset asan)
@@ -26,7 +27,7 @@ run_tests() {
   shift
   log=$(log_file "ctest-${folder//\//-}")
   ctest --test-dir "$repo_root/build/$folder" --parallel "$(nproc)" --no-tests=error \
-    --output-on-failure --label-exclude 'gpu|pair|bench|tidy' "$@" >"$log" 2>&1 ||
+    --output-on-failure --label-exclude 'gpu|pair|bench|tidy|rdma' "$@" >"$log" 2>&1 ||
     { tail -n 80 "$log" >&2
       fail 1 "tests in build/$folder failed; the whole log is $log"; }
   grep -E 'tests passed' "$log"
@@ -43,6 +44,18 @@ stage_dev() {
   configure_and_build dev
   configure_and_build dev all_verify_interface_header_sets
   run_tests dev
+}
+
+# Skipped, with its reason, on a machine without the packages or the kernel.
+stage_rdma() {
+  local log
+  log=$(log_file ctest-rdma)
+  configure_and_build dev
+  ctest --test-dir "$repo_root/build/dev" --label-regex rdma --no-tests=error \
+    --output-on-failure >"$log" 2>&1 ||
+    { tail -n 80 "$log" >&2
+      fail 1 "RDMA tests failed; the whole log is $log"; }
+  grep -E 'tests passed|^SKIPPED' "$log" "$repo_root/build/dev/rdma/verdicts" -h
 }
 
 # The second front end sees all of the product and the tests that pin bits; the other tests say
@@ -123,11 +136,11 @@ stages=()
 for argument in "$@"; do
   case $argument in
     -h | --help) print_help "$0"; exit 0 ;;
-    tidy | dev | clang | asan | tsan | fuzz | bits | clang-tidy) stages+=("$argument") ;;
+    tidy | dev | rdma | clang | asan | tsan | fuzz | bits | clang-tidy) stages+=("$argument") ;;
     *) fail 2 "unknown stage '$argument'; see --help" ;;
   esac
 done
-if ((${#stages[@]} == 0)); then stages=(tidy dev clang asan tsan fuzz bits); fi
+if ((${#stages[@]} == 0)); then stages=(tidy dev rdma clang asan tsan fuzz bits); fi
 
 table=
 for stage in "${stages[@]}"; do

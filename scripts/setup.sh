@@ -5,6 +5,7 @@
 #   --list   print the package names and install nothing
 #
 # Installs only what is missing, so a second run changes nothing and needs neither root nor network.
+# The kernel of the RDMA tests is downloaded, not installed, and nothing but those tests needs it.
 # The CUDA toolkit is optional and never installed here: without nvcc everything but the CUDA op
 # set builds.
 set -euo pipefail
@@ -13,12 +14,15 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 tools=(g++ cmake ninja-build ccache git pkg-config python3 python3-numpy
   clang clang-tidy clang-format libclang-rt-14-dev shellcheck strace)
-# One line per find_package or pkg_check_modules in scripts/cmake/Tp2Packages.cmake.
+# libibverbs and librdmacm are the RDMA transport, a choice; the rest has one line per find_package
+# or pkg_check_modules in scripts/cmake/Tp2Packages.cmake.
 libraries=(libabsl-dev libcli11-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libxxhash-dev
-  libssl-dev libhwy-dev prometheus-cpp-dev)
+  libssl-dev libhwy-dev prometheus-cpp-dev libibverbs-dev librdmacm-dev)
 # The model checkers of tests/collectives/model are spin and relacy-dev.
 test_libraries=(libgtest-dev libgmock-dev libbenchmark-dev relacy-dev spin)
-packages=("${tools[@]}" "${libraries[@]}" "${test_libraries[@]}")
+# Soft-RoCE in a virtual machine: tests/rdma/vm.sh.
+virtual_machine=(qemu-system-x86 busybox-static cpio kmod iproute2 ibverbs-providers)
+packages=("${tools[@]}" "${libraries[@]}" "${test_libraries[@]}" "${virtual_machine[@]}")
 
 case "${1-}" in
   "") ;;
@@ -32,6 +36,11 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     "install the equivalents of: ${packages[*]}"
 fi
 
+fetch_kernel() {
+  "$repo_root/scripts/rdma_kernel.sh" ||
+    say "no kernel for the RDMA tests: ctest will say that it skipped them"
+}
+
 missing=()
 for package in "${packages[@]}"; do
   # A removed package with its configuration left behind is known to dpkg too: ask for the state.
@@ -40,6 +49,7 @@ for package in "${packages[@]}"; do
 done
 if ((${#missing[@]} == 0)); then
   say "all ${#packages[@]} packages are installed"
+  fetch_kernel
   exit 0
 fi
 
@@ -61,3 +71,4 @@ log=$(log_file setup)
 "${apt[@]}" install --no-install-recommends "${missing[@]}" >>"$log" 2>&1 </dev/null ||
   { tail -n 20 "$log" >&2; fail 3 "apt-get install failed; the whole log is $log"; }
 say "installed ${#missing[@]} packages"
+fetch_kernel

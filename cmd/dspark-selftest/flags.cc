@@ -10,6 +10,10 @@ void AddCommon(CLI::App& app, Flags& flags, const char* rounds_text) {
   app.add_option("--server", flags.server, "the worker")
       ->option_text("HOST:PORT [127.0.0.1:18627]")
       ->group("Input");
+  app.add_option("--transport", flags.transport, "to the worker: tcp or rdma")
+      ->check(CLI::IsMember({"tcp", "rdma"}))
+      ->option_text("NAME [tcp]")
+      ->group("Input");
   app.add_option("--secret-file", flags.secret_file, "secret of the worker")
       ->option_text("FILE")
       ->group("Input");
@@ -67,7 +71,7 @@ MeasureCommands AddMeasureCommands(CLI::App& app, Flags& flags) {
   commands.faults = app.add_subcommand("faults", "broken clients, each with its figure");
   AddCommon(*commands.faults, flags, "N [41]");
   add_json(commands.faults);
-  commands.latency = app.add_subcommand("latency", "STEP over TCP against in process");
+  commands.latency = app.add_subcommand("latency", "STEP through the worker against in process");
   AddCommon(*commands.latency, flags, "N [200]");
   add_json(commands.latency);
   commands.fuzz = app.add_subcommand("fuzz", "senseless frames beside a paying client");
@@ -121,13 +125,14 @@ std::optional<int> ReadFlags(int argc, const char* const* argv, Flags& flags) {
   CLI::App* rounds = app.add_subcommand("rounds", "a few rounds in a readable table");
   AddCommon(*rounds, flags, "N [8]");
   const MeasureCommands measure = AddMeasureCommands(app, flags);
-  app.footer(
-      absl::StrCat("Examples:\n"
-                   "  dspark-selftest contract --server 127.0.0.1:18627 --model tiny\n"
-                   "  dspark-selftest rounds --model tiny --rounds 4\n"
-                   "  dspark-selftest faults --model tiny --json faults.json\n"
-                   "  dspark-selftest soak --model tiny --minutes 60 --worker-pid PID\n",
-                   cmd::kExitCodesHelp));
+  app.footer(absl::StrCat(
+      "Examples:\n"
+      "  dspark-selftest contract --server 127.0.0.1:18627 --model tiny\n"
+      "  dspark-selftest rounds --model tiny --rounds 4\n"
+      "  dspark-selftest contract --server 10.1.0.2:18627 --transport rdma --model tiny\n"
+      "  dspark-selftest faults --model tiny --json faults.json\n"
+      "  dspark-selftest soak --model tiny --minutes 60 --worker-pid PID\n",
+      cmd::kExitCodesHelp));
   const std::optional<int> code = cmd::ParseFlags(app, argc, argv);
   const struct {
     CLI::App* app;

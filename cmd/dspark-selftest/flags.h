@@ -12,6 +12,7 @@ enum class Command { kContract, kRounds, kFaults, kLatency, kFuzz, kLoad, kSoak 
 struct Flags {
   Command command = Command::kContract;
   std::string server = "127.0.0.1:18627";
+  std::string transport = "tcp";  // or "rdma"
   std::string model_dir;
   std::string backend = "auto";
   int threads = 0;

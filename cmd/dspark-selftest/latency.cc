@@ -17,7 +17,8 @@ double PercentileMs(const std::vector<int64_t>& times_ns, int percent) {
   return static_cast<double>(NearestRank(times_ns, percent)) / 1e6;
 }
 
-absl::Status MeasureCell(Twin* twin, int requests, int rounds, std::vector<LatencyLine>* lines) {
+absl::Status MeasureCell(Twin* twin, const std::string& transport, int requests, int rounds,
+                         std::vector<LatencyLine>* lines) {
   constexpr int64_t kCellLimitNs = 20'000'000'000;
   const SteadyClock clock;
   std::array<TwinSlot, kMaxRequests> slots;
@@ -48,7 +49,7 @@ absl::Status MeasureCell(Twin* twin, int requests, int rounds, std::vector<Laten
     for (StepPart& part : parts) part.position += kRows;
   }
   for (int i = 0; i < requests; ++i) TP2_RETURN_IF_ERROR(twin->Close(slots[i]));
-  const auto line = [&](const char* path, const std::vector<int64_t>& times_ns) {
+  const auto line = [&](const std::string& path, const std::vector<int64_t>& times_ns) {
     lines->push_back({.path = path,
                       .requests = requests,
                       .rows = kRows,
@@ -58,17 +59,18 @@ absl::Status MeasureCell(Twin* twin, int requests, int rounds, std::vector<Laten
                       .p99_ms = PercentileMs(times_ns, 99)});
   };
   line("in-process", local_ns);
-  line("tcp", worker_ns);
+  line(transport, worker_ns);
   lines->back().beyond_engine_ms = PercentileMs(beyond_ns, 50);
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<LatencyLine>> MeasureLatency(Twin* twin, int rounds) {
+absl::StatusOr<std::vector<LatencyLine>> MeasureLatency(Twin* twin, const std::string& transport,
+                                                        int rounds) {
   std::vector<LatencyLine> lines;
   for (const int requests : {1, 4}) {
-    TP2_RETURN_IF_ERROR(MeasureCell(twin, requests, rounds, &lines));
+    TP2_RETURN_IF_ERROR(MeasureCell(twin, transport, requests, rounds, &lines));
   }
   return lines;
 }

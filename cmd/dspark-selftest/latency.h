@@ -11,7 +11,7 @@
 namespace tp2::selftest {
 
 struct LatencyLine {
-  std::string path;  // "in-process", "tcp"
+  std::string path;  // "in-process", or the transport: "tcp", "rdma"
   int requests = 0;
   int rows = 0;  // of each request
   int n_out = 0;
@@ -24,7 +24,8 @@ struct LatencyLine {
 
 // Alternates both ways, round by round, so that both meet the same machine. Ends a cell early after
 // 20 s, with at least three rounds.
-absl::StatusOr<std::vector<LatencyLine>> MeasureLatency(Twin* twin, int rounds);
+absl::StatusOr<std::vector<LatencyLine>> MeasureLatency(Twin* twin, const std::string& transport,
+                                                        int rounds);
 
 Json LatencyJson(const LatencyLine& line);
 std::string RenderLatency(const std::vector<LatencyLine>& lines);

@@ -45,7 +45,8 @@ absl::StatusOr<Json> RunFaults(FaultBench* bench, const Flags& flags, const Prin
 
 absl::StatusOr<Json> RunLatency(Twin* twin, const Flags& flags, const Printer& printer) {
   const Hiccups before = MeasureHiccups(500);
-  TP2_ASSIGN_OR_RETURN(const std::vector<LatencyLine> lines, MeasureLatency(twin, flags.rounds));
+  TP2_ASSIGN_OR_RETURN(const std::vector<LatencyLine> lines,
+                       MeasureLatency(twin, flags.transport, flags.rounds));
   const Hiccups after = MeasureHiccups(500);
   TP2_RETURN_IF_ERROR(printer.Print(RenderLatency(lines)));
   Json json = {{"lines", Json::array()},

@@ -15,10 +15,12 @@
 #include "cmd/dspark-selftest/printer.h"
 #include "cmd/dspark-selftest/rounds.h"
 #include "libcore/base/build_info.h"
+#include "libcore/base/error.h"
 #include "libcore/base/file.h"
 #include "libcore/base/json.h"
 #include "libcore/base/secret.h"
 #include "libcore/base/status_macros.h"
+#include "libcore/client/verbs_connect.h"
 #include "libcore/drafter/make_engine.h"
 #include "libcore/parity/recording_engine.h"
 #include "libcore/report/exit_code.h"
@@ -116,7 +118,8 @@ absl::StatusOr<bool> RunContract(const Flags& flags, const Connector& connect, S
     TP2_RETURN_IF_ERROR(printer.Print("# stopped: the other checks need the same checkpoint\n"));
   }
   if (results.all_passed() && flags.latency_rounds > 0) {
-    TP2_ASSIGN_OR_RETURN(results.latency, MeasureLatency(&twin, flags.latency_rounds));
+    TP2_ASSIGN_OR_RETURN(results.latency,
+                         MeasureLatency(&twin, flags.transport, flags.latency_rounds));
     TP2_RETURN_IF_ERROR(printer.Print(
         "#\n# latency  one client, synthetic rows, windows full; p50 and p99 nearest rank\n" +
         RenderLatency(results.latency)));
@@ -147,7 +150,27 @@ absl::StatusOr<bool> RunRounds(const Flags& flags, const Connector& connect, Ste
   return true;
 }
 
+absl::StatusOr<std::unique_ptr<transport::Connection>> Connect(const Flags& flags,
+                                                               const transport::TcpAddress& address,
+                                                               const EngineInfo& info) {
+  transport::FrameRule rule = client::Client::ReplyRule();
+  rule.spin_us = flags.spin_ms * 1000;
+  if (flags.transport == "tcp") return transport::TcpConnect(address, rule, flags.timeout_ms);
+  return client::ConnectVerbs(address, rule, info.identity_digest, flags.timeout_ms);
+}
+
+// Half frames and slow readers are made of streams; RDMA has its own faults in tests/rdma.
+absl::Status CheckTransport(const Flags& flags) {
+  const bool needs_stream = flags.command == Command::kFaults || flags.command == Command::kFuzz ||
+                            flags.command == Command::kLoad;
+  if (flags.transport == "tcp" || !needs_stream) return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      {.what = "--transport", .expected = "tcp for faults, fuzz and load", .got = flags.transport});
+}
+
 absl::StatusOr<bool> RunCommand(const Flags& flags) {
+  TP2_RETURN_IF_ERROR(CheckTransport(flags));
   TP2_ASSIGN_OR_RETURN(const transport::TcpAddress address,
                        transport::ParseTcpAddress(flags.server));
   std::optional<Secret> secret;
@@ -156,17 +179,16 @@ absl::StatusOr<bool> RunCommand(const Flags& flags) {
   }
   const client::ClientOptions client_options{.timeout_ms = flags.timeout_ms,
                                              .secret = secret.has_value() ? &*secret : nullptr};
-  transport::FrameRule rule = client::Client::ReplyRule();
-  rule.spin_us = flags.spin_ms * 1000;
-  const Connector connect = [&]() -> absl::StatusOr<std::unique_ptr<client::Client>> {
-    TP2_ASSIGN_OR_RETURN(std::unique_ptr<transport::Connection> connection,
-                         transport::TcpConnect(address, rule, flags.timeout_ms));
-    return std::make_unique<client::Client>(std::move(connection), client_options);
-  };
   TP2_ASSIGN_OR_RETURN(
       std::unique_ptr<StepEngine> engine,
       MakeEngine(
           {.model_dir = flags.model_dir, .backend = flags.backend, .thread_count = flags.threads}));
+  const Connector connect =
+      [&, &info = engine->info()]() -> absl::StatusOr<std::unique_ptr<client::Client>> {
+    TP2_ASSIGN_OR_RETURN(std::unique_ptr<transport::Connection> connection,
+                         Connect(flags, address, info));
+    return std::make_unique<client::Client>(std::move(connection), client_options);
+  };
   const auto run = [&](StepEngine* local) -> absl::StatusOr<bool> {
     switch (flags.command) {
       case Command::kContract:

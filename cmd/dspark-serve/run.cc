@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cmd/dspark-serve/card_telemetry.h"
+#include "cmd/dspark-serve/rdma.h"
 #include "cmd/dspark-serve/signals.h"
 #include "libcore/base/build_info.h"
 #include "libcore/base/clock.h"
@@ -62,6 +63,7 @@ struct Access {
 absl::StatusOr<Access> ReadAccess(const config::WorkerConfig& config) {
   Access access;
   TP2_ASSIGN_OR_RETURN(access.listen, transport::ParseTcpAddress(config.listen));
+  TP2_RETURN_IF_ERROR(CheckRdma(config, access.listen));
   TP2_ASSIGN_OR_RETURN(access.allowed_clients,
                        transport::NetworkList::Parse(config.allowed_clients));
   if (!config.secret_file.empty()) {
@@ -209,11 +211,16 @@ absl::StatusOr<server::ServeEnd> ServeEngine(const config::WorkerConfig& config,
       std::unique_ptr<transport::Listener> listener,
       transport::TcpListen(access.listen, server::StepServer::RequestRule(options)));
   const std::string bound = listener->address();
+  TP2_ASSIGN_OR_RETURN(const transport::TcpAddress bound_address,
+                       transport::ParseTcpAddress(bound));
+  TP2_ASSIGN_OR_RETURN(std::unique_ptr<transport::Listener> rdma,
+                       ListenRdma(config, bound_address, server, options, engine->info()));
   const server::AdminPages pages(&server,
                                  {.model_dir = config.model_dir,
                                   .backend = engine->info().backend,
                                   .mode = engine->info().mode,
                                   .listen = bound,
+                                  .has_rdma = rdma != nullptr,
                                   .has_secret = access.secret.has_value()},
                                  cards);
   std::unique_ptr<server::AdminHttp> admin;
@@ -222,6 +229,10 @@ absl::StatusOr<server::ServeEnd> ServeEngine(const config::WorkerConfig& config,
         admin, server::AdminHttp::Start(
                    *access.admin, [&](const std::string& path) { return pages.Answer(path); }));
     TP2_RETURN_IF_ERROR(phases->Done("admin", "http://" + admin->address()));
+  }
+  if (rdma != nullptr) {
+    TP2_RETURN_IF_ERROR(phases->Done("rdma", rdma->address()));
+    server.Listen(std::move(rdma));
   }
   server.Listen(std::move(listener));
   TP2_RETURN_IF_ERROR(phases->Done("ready", "listening on " + bound));

@@ -17,6 +17,7 @@ struct WorkerConfig {
   std::vector<std::string> gpus;  // UUIDs in rank order
   std::string backend;
   std::string listen;
+  std::string rdma;                          // "auto", "off" or "require"
   std::vector<std::string> allowed_clients;  // networks; empty: loopback only
   std::string secret_file;                   // empty: clients prove nothing
   int64_t max_connections = 0;

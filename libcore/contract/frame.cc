@@ -13,20 +13,28 @@ namespace {
 constexpr std::array<char, 4> kMagic = {'D', 'S', 'P', 'K'};
 constexpr size_t kCrcOffset = 12;
 
-uint32_t HeaderCrc(std::span<const std::byte> bytes) {
-  std::array<std::byte, kHeaderBytes> copy;
+using HeaderCopy = std::array<std::byte, kHeaderBytes>;
+
+HeaderCopy CopyOf(std::span<const std::byte> bytes) {
+  HeaderCopy copy;
   std::memcpy(copy.data(), bytes.data(), copy.size());
-  std::memset(copy.data() + kCrcOffset, 0, sizeof(uint32_t));
-  return Crc32c(copy);
+  return copy;
+}
+
+uint32_t HeaderCrc(HeaderCopy header) {
+  std::memset(header.data() + kCrcOffset, 0, sizeof(uint32_t));
+  return Crc32c(header);
 }
 
 }  // namespace
 
 Code DecodeHeader(std::span<const std::byte> bytes, Direction direction, FrameHeader* out) {
   if (bytes.size() < kHeaderBytes) return Code::kBadFrame;
-  const WireReader reader(bytes.first(kHeaderBytes));
+  // Over RDMA the peer can still write there: what is checked is what is returned.
+  const HeaderCopy header = CopyOf(bytes);
+  const WireReader reader(header);
   if (reader.At<std::array<char, 4>>(0) != kMagic) return Code::kBadFrame;
-  if (reader.At<uint32_t>(kCrcOffset) != HeaderCrc(bytes)) return Code::kBadFrame;
+  if (reader.At<uint32_t>(kCrcOffset) != HeaderCrc(header)) return Code::kBadFrame;
   *out = {.version = reader.At<uint16_t>(4),
           .type = reader.At<uint16_t>(6),
           .flags = reader.At<uint32_t>(8),
@@ -60,7 +68,7 @@ void EncodeHeader(const FrameHeader& header, std::span<std::byte> out) {
   writer.Put(40, header.time_us);
   writer.Put(48, header.body_hash);
   writer.Put(56, header.trace_id);
-  writer.Put(kCrcOffset, HeaderCrc(out));
+  writer.Put(kCrcOffset, HeaderCrc(CopyOf(out)));
 }
 
 std::optional<uint32_t> RequestBodyBytes(std::span<const std::byte> header) {

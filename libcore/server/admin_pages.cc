@@ -145,6 +145,7 @@ std::string AdminPages::StatusJson() const {
       {"backend", facts_.backend},
       {"mode", facts_.mode},
       {"listen", facts_.listen},
+      {"rdma", facts_.has_rdma},
       {"clients_prove_secret", facts_.has_secret},
       {"identity", Hex(health.identity)},
       {"tp", health.tp},
@@ -187,7 +188,8 @@ std::string AdminPages::Page() const {
   absl::StrAppend(
       &html, Row("ready", obstacle.empty() ? "yes" : "no: " + obstacle),
       Row("model", facts_.model_dir), Row("backend", facts_.backend + ", " + facts_.mode),
-      Row("listens on", facts_.listen + (facts_.has_secret ? ", clients prove the secret" : "")),
+      Row("listens on", facts_.listen + (facts_.has_rdma ? ", TCP and RDMA" : ", TCP") +
+                            (facts_.has_secret ? ", clients prove the secret" : "")),
       Row("identity", Hex(health.identity)),
       Row("version", absl::StrCat(build.version, " (", build.git_id, ")")),
       Row("uptime", absl::StrFormat("%.0f s", static_cast<double>(health.uptime_us) / 1e6)),

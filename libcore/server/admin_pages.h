@@ -16,6 +16,7 @@ struct WorkerFacts {
   std::string backend;
   std::string mode;
   std::string listen;
+  bool has_rdma = false;    // at the same address
   bool has_secret = false;  // whether, never which
 };
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "libcore/base/check.h"
 #include "libcore/server/profile_range.h"
 
 namespace tp2::server {
@@ -171,8 +170,13 @@ bool ConnectionWorker::OnFrame(std::span<std::byte> frame) {
   statistics_->NoteFrameIn(frame.size());
   contract::FrameHeader header;
   const Code code = DecodeHeader(frame, contract::Direction::kRequest, &header);
-  TP2_CHECK(code == Code::kOk);  // the sizer let it through
   const std::span<const std::byte> body = frame.subspan(contract::kHeaderBytes);
+  // The sizer let it through; over RDMA the peer can have rewritten it since.
+  if (code != Code::kOk || header.body_bytes != body.size()) {
+    OnBadHeader(frame);
+    end_reason_ = "header changed after it was checked";
+    return false;
+  }
   const uint64_t body_hash = contract::HashBody(body);
   const std::optional<Type> type = contract::RequestType(header);
   const bool is_unsequenced = type == Type::kHealth || type == Type::kPing;

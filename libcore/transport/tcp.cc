@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "libcore/base/error.h"
@@ -16,34 +15,6 @@
 
 namespace tp2::transport {
 namespace {
-
-struct ResolvedAddress {
-  sockaddr_storage storage{};
-  socklen_t storage_bytes = 0;
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-};
-
-absl::StatusOr<ResolvedAddress> Resolve(const TcpAddress& address, int extra_flags) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | extra_flags;
-  // Spelled out, because /etc/hosts may order v6 first while the worker listens on v4.
-  const std::string host = address.host == "localhost" ? "127.0.0.1" : address.host;
-  addrinfo* list = nullptr;
-  const int error =
-      ::getaddrinfo(host.c_str(), std::to_string(address.port).c_str(), &hints, &list);
-  if (error != 0) {
-    return MakeError(absl::StatusCode::kUnavailable, {.what = "address " + address.ToString(),
-                                                      .expected = "a known host",
-                                                      .got = ::gai_strerror(error)});
-  }
-  ResolvedAddress resolved;
-  std::memcpy(&resolved.storage, list->ai_addr, list->ai_addrlen);
-  resolved.storage_bytes = list->ai_addrlen;
-  ::freeaddrinfo(list);
-  return resolved;
-}
 
 UniqueFd OpenSocket(const ResolvedAddress& address) {
   return UniqueFd(
@@ -94,7 +65,7 @@ class TcpListener final : public Listener {
 }  // namespace
 
 absl::StatusOr<BoundSocket> BindTcp(const TcpAddress& address, const char* flag) {
-  TP2_ASSIGN_OR_RETURN(const ResolvedAddress resolved, Resolve(address, AI_PASSIVE));
+  TP2_ASSIGN_OR_RETURN(const ResolvedAddress resolved, ResolveTcpAddress(address, AI_PASSIVE));
   UniqueFd socket = OpenSocket(resolved);
   if (!socket.is_open()) return SocketError("socket", errno);
   const int on = 1;
@@ -122,7 +93,7 @@ absl::StatusOr<std::unique_ptr<Listener>> TcpListen(const TcpAddress& address,
 
 absl::StatusOr<std::unique_ptr<Connection>> TcpConnect(const TcpAddress& address,
                                                        const FrameRule& rule, int64_t timeout_ms) {
-  TP2_ASSIGN_OR_RETURN(const ResolvedAddress resolved, Resolve(address, 0));
+  TP2_ASSIGN_OR_RETURN(const ResolvedAddress resolved, ResolveTcpAddress(address, 0));
   UniqueFd socket = OpenSocket(resolved);
   if (!socket.is_open()) return SocketError("socket", errno);
   const std::string what = "connect to " + address.ToString();

@@ -2,6 +2,8 @@
 // port at once.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,6 +22,14 @@ struct TcpAddress {
 
 // "HOST:PORT" or "[V6]:PORT". Errors: kInvalidArgument.
 absl::StatusOr<TcpAddress> ParseTcpAddress(std::string_view text);
+
+// The first address that a host name has. Errors: kUnavailable for an unknown host.
+struct ResolvedAddress {
+  sockaddr_storage storage{};
+  socklen_t storage_bytes = 0;
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+absl::StatusOr<ResolvedAddress> ResolveTcpAddress(const TcpAddress& address, int extra_flags);
 
 // Whether only this machine can reach the address. Names other than "localhost" never are.
 bool IsLoopback(const TcpAddress& address);

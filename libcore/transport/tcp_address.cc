@@ -1,6 +1,8 @@
 #include <arpa/inet.h>
+#include <netdb.h>
 
 #include <charconv>
+#include <cstring>
 
 #include "libcore/base/error.h"
 #include "libcore/transport/tcp.h"
@@ -29,6 +31,28 @@ absl::StatusOr<TcpAddress> ParseTcpAddress(std::string_view text) {
       std::from_chars(digits.data(), digits.data() + digits.size(), address.port);
   if (error != std::errc() || end != digits.data() + digits.size()) return refusal;
   return address;
+}
+
+absl::StatusOr<ResolvedAddress> ResolveTcpAddress(const TcpAddress& address, int extra_flags) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | extra_flags;
+  // Spelled out, because /etc/hosts may order v6 first while the worker listens on v4.
+  const std::string host = address.host == "localhost" ? "127.0.0.1" : address.host;
+  addrinfo* list = nullptr;
+  const int error =
+      ::getaddrinfo(host.c_str(), std::to_string(address.port).c_str(), &hints, &list);
+  if (error != 0) {
+    return MakeError(absl::StatusCode::kUnavailable, {.what = "address " + address.ToString(),
+                                                      .expected = "a known host",
+                                                      .got = ::gai_strerror(error)});
+  }
+  ResolvedAddress resolved;
+  std::memcpy(&resolved.storage, list->ai_addr, list->ai_addrlen);
+  resolved.storage_bytes = list->ai_addrlen;
+  ::freeaddrinfo(list);
+  return resolved;
 }
 
 bool IsLoopback(const TcpAddress& address) {

@@ -1,5 +1,5 @@
 // Moves frames between two parties: a fixed-size header and a body whose length a function of the
-// caller reads from the header. Knows no messages. Back ends: inproc.h, tcp.h.
+// caller reads from the header. Knows no messages. Back ends: inproc.h, tcp.h, verbs.h.
 #pragma once
 
 #include <cstddef>

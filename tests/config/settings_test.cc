@@ -145,6 +145,7 @@ TEST(WorkerConfig, NeedsAModelAndAsManyCardsAsRanks) {
   config = ToWorkerConfig(*Settings::Merge(WorkerSettings(), given));
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->listen, "127.0.0.1:18627");
+  EXPECT_EQ(config->rdma, "auto");
   given.push_back({.name = "tp", .text = "2", .origin = Origin::kFlag, .where = "--tp"});
   EXPECT_TRUE(ToWorkerConfig(*Settings::Merge(WorkerSettings(), given)).ok());
   given.push_back({.name = "gpus", .text = "GPU-c4e7a371", .origin = Origin::kFlag, .where = ""});

@@ -25,6 +25,11 @@ refused 2 '--allow-clients and --secret-file' --listen 0.0.0.0:0 --secret-file "
 refused 2 '--allow-clients and --secret-file' --listen 0.0.0.0:0 --allow-clients 10.0.0.0/8
 refused 2 'no bits of the address' --allow-clients 10.0.0.1/8
 refused 2 "a loopback address" --listen 127.0.0.1:0 --admin 0.0.0.0:0
+refused 2 'an RDMA device in --listen' --rdma require --listen 127.0.0.1:0
+if [[ ! -e /dev/infiniband/rdma_cm ]]; then
+  refused 3 'RDMA: expected ' --rdma require --listen 0.0.0.0:0 --admin off \
+    --allow-clients 127.0.0.0/8 --secret-file "$scratch/secret"
+fi
 chmod 640 "$scratch/secret"
 refused 2 'chmod 600' --secret-file "$scratch/secret"
 chmod 600 "$scratch/secret"

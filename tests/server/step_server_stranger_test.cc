@@ -207,5 +207,51 @@ TEST(StepServerNetworks, OnlyListedNetworksAreServed) {
   }
 }
 
+// Changes a byte of every frame after it was received, as a peer can that writes into our memory.
+class RewritingConnection final : public transport::Connection {
+ public:
+  RewritingConnection(std::unique_ptr<transport::Connection> inner, size_t offset)
+      : inner_(std::move(inner)), offset_(offset) {}
+
+  transport::Received Receive(int64_t timeout_ms) override {
+    const transport::Received received = inner_->Receive(timeout_ms);
+    if (received.event == transport::Event::kFrame) received.frame[offset_] ^= std::byte{1};
+    return received;
+  }
+  void LimitBody(size_t max_body_bytes) override { inner_->LimitBody(max_body_bytes); }
+  void SpinFor(int64_t spin_us) override { inner_->SpinFor(spin_us); }
+  void Release(std::span<std::byte> frame) override { inner_->Release(frame); }
+  absl::Status Send(std::span<const std::byte> header, std::span<const std::byte> body,
+                    int64_t timeout_ms) override {
+    return inner_->Send(header, body, timeout_ms);
+  }
+  void Wake() override { inner_->Wake(); }
+  void Shutdown() override { inner_->Shutdown(); }
+  std::string peer() const override { return inner_->peer(); }
+
+ private:
+  std::unique_ptr<transport::Connection> inner_;
+  size_t offset_;
+};
+
+TEST(StepServerRewrittenHeader, IsABadFrameAndHarmsNobodyElse) {
+  testing::RunningServer running(Wire::kInproc, {});
+  const auto beside = running.NewSession();
+  const testing::ClientSlot slot = OpenSlot(*beside);
+  for (const size_t offset : {size_t{0}, size_t{12}, size_t{32}}) {  // magic, checksum, length
+    auto [ours, theirs] = transport::MakeInprocPair(client::Client::ReplyRule(),
+                                                    StepServer::RequestRule(ServerOptions()));
+    running.server().Adopt(std::make_unique<RewritingConnection>(std::move(theirs), offset));
+    client::Client stranger(std::move(ours), {.timeout_ms = 5000});
+    const auto answer = stranger.Hello(client::HelloFor(running.engine().info()));
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_EQ(answer->code, Code::kBadFrame) << offset;
+    EXPECT_FALSE(stranger.Receive().ok()) << offset;
+  }
+  const auto step = beside->Step(StepMaker().Add(slot, 0, 2).message());
+  ASSERT_EQ(step->code, Code::kOk);
+  ExpectSameDrafts(step->value->entries[0], Expected(0, 2, 7, 5));
+}
+
 }  // namespace
 }  // namespace tp2::server

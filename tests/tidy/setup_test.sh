@@ -12,6 +12,14 @@ for name in bash basename dirname grep mkdir cat tail env sed; do
   ln -s "$(command -v "$name")" "$tree/path/$name"
 done
 
+# Its own business is to download; here it only says that it was asked, and how that went.
+cat >"$tree/scripts/rdma_kernel.sh" <<'TOOL'
+#!/bin/bash
+echo kernel >>"$CALLS"
+exit "$KERNEL_EXIT_CODE"
+TOOL
+chmod +x "$tree/scripts/rdma_kernel.sh"
+
 tool() { cat >"$tree/path/$1" && chmod +x "$tree/path/$1"; }
 tool dpkg-query <<'TOOL'
 #!/bin/bash
@@ -46,12 +54,15 @@ expect() {
     failures=$((failures + 1))
   fi
 }
-export MISSING USER_ID APT_EXIT_CODE=0
+export MISSING USER_ID APT_EXIT_CODE=0 KERNEL_EXIT_CODE=0
 MISSING="" USER_ID=1000
-expect "nothing is missing" 0 "packages are installed" ""
+expect "nothing is missing" 0 "packages are installed" "kernel;"
 MISSING="ccache libhwy-dev" USER_ID=0
 expect "root installs what is missing" 0 "installed 2 packages" \
-  "noninteractive update;noninteractive install ccache libhwy-dev;"
+  "noninteractive update;noninteractive install ccache libhwy-dev;kernel;"
+KERNEL_EXIT_CODE=3
+expect "no kernel for the virtual machine" 0 "ctest will say that it skipped" \
+  "noninteractive update;noninteractive install ccache libhwy-dev;kernel;"
 APT_EXIT_CODE=100
 expect "no package source" 3 "apt-get update failed" "noninteractive update;"
 APT_EXIT_CODE=0 USER_ID=1000

@@ -1,4 +1,5 @@
-// Frames over both back ends: bounds, partial reads, ends, deadlines and wakes.
+// Frames over every back end: bounds, partial reads, ends, deadlines and wakes. RDMA takes part
+// where RDMA_ADDRESS is the address of a device, as in the virtual machine of tests/rdma.
 #include "libcore/transport/transport.h"
 
 #include <arpa/inet.h>
@@ -7,6 +8,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "libcore/transport/inproc.h"
 #include "libcore/transport/socket_util.h"
 #include "libcore/transport/tcp.h"
+#include "libcore/transport/verbs.h"
 
 namespace tp2::transport {
 namespace {
@@ -48,8 +51,36 @@ struct Pair {
   std::unique_ptr<Connection> b;
 };
 
-Pair MakePair(bool is_tcp) {
-  if (!is_tcp) {
+enum class BackEnd { kInproc, kTcp, kVerbs };
+
+std::vector<BackEnd> BackEndsHere() {
+  std::vector<BackEnd> back_ends = {BackEnd::kInproc, BackEnd::kTcp};
+  if (std::getenv("RDMA_ADDRESS") != nullptr) back_ends.push_back(BackEnd::kVerbs);
+  return back_ends;
+}
+
+std::string NameOf(BackEnd back_end) {
+  if (back_end == BackEnd::kInproc) return "Inproc";
+  return back_end == BackEnd::kTcp ? "Tcp" : "Verbs";
+}
+
+Pair MakeVerbsPair() {
+  VerbsOptions options{.identity = {7}, .max_send_bytes = 1004};
+  auto listener =
+      VerbsListen({.host = std::getenv("RDMA_ADDRESS"), .port = 0}, TinyRule(), options).value();
+  Pair pair;
+  std::thread connector([&] {
+    const TcpAddress address = ParseTcpAddress(listener->address()).value();
+    pair.a = VerbsConnect(address, TinyRule(), options, 5000).value();
+  });
+  pair.b = listener->Accept(5000).value();
+  connector.join();
+  return pair;
+}
+
+Pair MakePair(BackEnd back_end) {
+  if (back_end == BackEnd::kVerbs) return MakeVerbsPair();
+  if (back_end == BackEnd::kInproc) {
     auto [a, b] = MakeInprocPair(TinyRule(), TinyRule());
     return {std::move(a), std::move(b)};
   }
@@ -60,13 +91,13 @@ Pair MakePair(bool is_tcp) {
   return pair;
 }
 
-class TransportTest : public ::testing::TestWithParam<bool> {
+class TransportTest : public ::testing::TestWithParam<BackEnd> {
  protected:
   Pair pair_ = MakePair(GetParam());
 };
 
-INSTANTIATE_TEST_SUITE_P(BackEnds, TransportTest, ::testing::Values(false, true),
-                         [](const auto& info) { return info.param ? "Tcp" : "Inproc"; });
+INSTANTIATE_TEST_SUITE_P(BackEnds, TransportTest, ::testing::ValuesIn(BackEndsHere()),
+                         [](const auto& test) { return NameOf(test.param); });
 
 TEST_P(TransportTest, CarriesBodiesFromNoneToTheLimit) {
   for (const size_t count : {0u, 1u, 999u, 1000u}) {
