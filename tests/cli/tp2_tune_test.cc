@@ -77,7 +77,7 @@ TEST_F(Tp2Tune, RunNeverWritesOverATableUnlessItMerges) {
   const std::string before = Read("t.json");
   const ToolOutcome run = RunTool("tp2-tune", "run" + Model() + " --json " + Path("t.json"));
   EXPECT_EQ(run.code, 2) << run.text;
-  EXPECT_TRUE(run.Has("exists")) << run.text;
+  EXPECT_TRUE(run.Has("an existing file")) << run.text;
   EXPECT_EQ(Read("t.json"), before);
   std::ofstream(Path("bad.json")) << "{}";
   EXPECT_EQ(RunTool("tp2-tune", "run" + Model() + " --merge --json " + Path("bad.json")).code, 2);
