@@ -188,8 +188,10 @@ absl::StatusOr<std::unique_ptr<StepEngine>> LoadEngine(const config::WorkerConfi
                       info.portable_bits ? "" : ", bits not portable")));
   TP2_RETURN_IF_ERROR(PrintResult("identity   " + Hex(info.identity_digest) + "\n"));
   const tuning::TableUse kernels = engine->kernel_table_use();
-  if (!kernels.digest.empty()) {
-    TP2_RETURN_IF_ERROR(PrintResult("kernels    " + tuning::Describe(kernels) + "\n"));
+  if (!config.kernels_path.empty()) {
+    const std::string use =
+        info.backend == "cuda" ? tuning::Describe(kernels) : "a sound table, of no use to the CPU";
+    TP2_RETURN_IF_ERROR(PrintResult("kernels    " + use + "\n"));
   }
   if (kernels.missing > 0) {
     spdlog::warn("{} lacks {} launch shapes, which get safe defaults: tp2-tune check names them",

@@ -86,11 +86,11 @@ class LaunchRecorder : public CpuOps<Bf16> {
 };
 int LaunchRecorder::dim = 0;
 
-class LaunchListTest : public testing::TestWithParam<std::tuple<const char*, int>> {};
+class LaunchListTest : public testing::TestWithParam<std::tuple<std::string, int>> {};
 
 TEST_P(LaunchListTest, IsWhatADrafterLaunches) {
   const auto [shape, tp] = GetParam();
-  const TempModel model(shape);
+  const TempModel model(shape.c_str());
   auto checkpoint = Checkpoint::Open(model.dir());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   const DrafterConfig config = (*checkpoint)->config();
@@ -111,7 +111,8 @@ TEST_P(LaunchListTest, IsWhatADrafterLaunches) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, LaunchListTest,
-                         testing::Combine(testing::Values("tiny", "tiny-v4", "tiny-mixed"),
+                         testing::Combine(testing::Values(std::string("tiny"), "tiny-v4",
+                                                          "tiny-mixed"),
                                           testing::Values(1, 2)));
 
 TEST(LaunchList, OfTheFullModelHasNoChoiceForTheWholeHeadAlone) {
