@@ -8,7 +8,8 @@
 #   asan        address and undefined-behaviour sanitizers, the tests of code that reads bytes from
 #               outside and of the vector kernels (the whole suite: ctest --preset asan)
 #   tsan        thread sanitizer, the tests of code that starts threads or serves clients
-#   fuzz        every fuzz target for FUZZ_SECONDS (default 15) from its corpus
+#   fuzz        every fuzz target for FUZZ_SECONDS (default 15) from its corpus; FUZZ_SEED (default
+#               1) keeps a commit's runs alike, 0 draws one: FUZZ_SECONDS=600 FUZZ_SEED=0 explores
 #   bits        the digest of a program without AVX; the tests pin the same digests with g++ -O2 and
 #               clang++ -O2, scripts/bits.sh compares seven ways to compile
 #   clang-tidy  static analysis of host files that differ from main (all of them: preset tidy)
@@ -81,7 +82,8 @@ stage_fuzz() {
     mkdir -p "$work/corpus"
     local inputs=("$work/corpus") seeds=$repo_root/tests/fuzz/corpus/${target%_fuzz}
     if [[ -d $seeds ]]; then inputs+=("$seeds"); fi
-    "$repo_root/build/fuzz/bin/$target" -max_total_time="$seconds" -timeout=10 \
+    "$repo_root/build/fuzz/bin/$target" -seed="${FUZZ_SEED:-1}" -max_total_time="$seconds" \
+      -timeout=10 \
       -rss_limit_mb=2048 -artifact_prefix="$work/" "${inputs[@]}" \
       >"$(log_file "$target")" 2>&1 ||
       { tail -n 40 "$(log_file "$target")" >&2

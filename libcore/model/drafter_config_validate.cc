@@ -83,7 +83,7 @@ void CheckRanges(const DrafterConfig& config, Rules& rules) {
   rules.InRange("hc_sinkhorn_iters", config.sinkhorn_iterations, {.high = 1000});
   rules.InRange("dspark_noise_token_id", config.noise_token, {.low = 0, .high = config.vocab - 1});
   rules.InRange("dspark_markov_rank", config.markov_rank,
-                {.low = 32, .high = 4096, .multiple = 32});
+                {.low = 32, .high = 2048, .multiple = 32});
 }
 
 void CheckTargets(const DrafterConfig& config, Rules& rules) {

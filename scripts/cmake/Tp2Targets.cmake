@@ -23,6 +23,15 @@ function(tp2_library name)
   set_target_properties(${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 endfunction()
 
+# tp2_kernel_options(name): how a library's kernels are compiled. -fmad=false and IEEE division and roots are the
+# bit contract of libcore/math. No kernel spills registers: warnings are errors.
+function(tp2_kernel_options name)
+  target_compile_options(${name} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo --expt-relaxed-constexpr -fmad=false -prec-div=true -prec-sqrt=true
+      -ftz=false -Werror=all-warnings -Xptxas=--warn-on-spills
+      -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter>)
+endfunction()
+
 # tp2_tool(name DEPS ...): cmd/<name>/{main,flags,run}.cc into build/<preset>/bin/<name>.
 function(tp2_tool name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})

@@ -156,6 +156,7 @@ TEST(DrafterConfigRefusal, ValuesOutsideTheirRange) {
       {"dspark_noise_token_id", 129280, "0 .. 129279"},
       {"dspark_noise_token_id", -1, "0 .. 129279"},
       {"dspark_markov_rank", 100, "multiple of 32"},
+      {"dspark_markov_rank", 4096, "32 .. 2048"},
       {"dspark_target_layer_ids", Json::array(), "number of layers"},
       {"dspark_target_layer_ids", {40, 42, 41}, "ascending"},
       {"dspark_target_layer_ids", {40, 41, 43}, "0 .. 42"},

@@ -230,8 +230,16 @@ __global__ void __launch_bounds__(kMaxThreads)
                      const __grid_constant__ Both<ReduceArgs> args) {
   int block_count;
   const int rank = HalfOf(block_count);
-  DeviceSys sys = HalfSys(views.ranks[rank], block_count);
-  Reduce<Protocol, ItemsPerThread::kAny, Output::kAny>(sys, views.ranks[rank], args.ranks[rank]);
+  const auto reduce = [block_count](const RankView& view, const ReduceArgs& of_rank) {
+    DeviceSys sys = HalfSys(view, block_count);
+    Reduce<Protocol, ItemsPerThread::kAny, Output::kAny>(sys, view, of_rank);
+  };
+  // Arguments at places known to the compiler: an index takes registers that 1024 threads lack.
+  if (rank == 0) {
+    reduce(views.ranks[0], args.ranks[0]);
+  } else {
+    reduce(views.ranks[1], args.ranks[1]);
+  }
 }
 
 template <class Protocol, bool kHasMargin>

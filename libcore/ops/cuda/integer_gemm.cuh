@@ -36,10 +36,13 @@ struct GemmShape {
   // One group is mostly experts: many short jobs, for which small blocks balance better.
   static constexpr int kWarps = kMaxGroups == 1 ? 4 : kMaxGroups == 5 ? 6 : 8;
   static constexpr int kThreads = 32 * kWarps;
+  // As many blocks as registers allow without spills (nvcc 13.0).
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-  static constexpr int kBlocks = kMaxGroups == 1 ? 6 : kMaxGroups == 2 ? 2 : 1;  // 2 would spill
+  static constexpr int kBlocks = kMaxGroups == 1 ? 6 : kMaxGroups == 2 ? 2 : 1;
 #else
-  static constexpr int kBlocks = kMaxGroups == 1 ? 6 : kMaxGroups == 6 ? 1 : 2;
+  static constexpr bool kIsWide =
+      kMaxGroups == 6 || (kMaxGroups == 5 && (K == 1 || K == 3 || K == 7));
+  static constexpr int kBlocks = kMaxGroups == 1 ? 6 : kIsWide ? 1 : 2;
 #endif
   static constexpr int kParts = kWarps / kBlockColumns;  // of a column's units
   // Slots of a warp: 2 KB (K = 1) to 8 KB (K = 8) under way, times the warps of a multiprocessor,
