@@ -28,7 +28,7 @@ done
 
 binaries=(gpu_test drafter_gpu_test drafter_one_card_pair_test drafter_pair_test
   collectives_gpu_test pair_test exl3_test math_test
-  tp2-parity tp2-bench dspark-pack p2p-lifecycle run-owned)
+  tp2-parity tp2-bench tp2-tune dspark-pack p2p-lifecycle run-owned)
 configure_and_build bundle "${binaries[@]}"
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT

@@ -112,6 +112,12 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
   }
 }
 
+void AddKernels(CLI::App& sub, std::string& path) {
+  sub.add_option("--kernels", path, "tp2_kernels.json of tp2-tune; safe defaults without it")
+      ->option_text("FILE")
+      ->group("Hardware");
+}
+
 std::string NearestName(std::string_view text, const std::vector<std::string>& candidates) {
   std::string nearest;
   size_t best = std::max<size_t>(2, text.size() / 3) + 1;

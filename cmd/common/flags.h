@@ -22,6 +22,9 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv);
 // characters if that is more; empty when none is near.
 std::string NearestName(std::string_view text, const std::vector<std::string>& candidates);
 
+// --kernels FILE, in the group Hardware.
+void AddKernels(CLI::App& sub, std::string& path);
+
 // Exit codes as help footers print them.
 inline constexpr char kExitCodesHelp[] =
     "Exit codes: 0 done, 1 a check failed, 2 bad flag or bad file, 3 environment, 6 internal error";

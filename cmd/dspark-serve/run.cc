@@ -178,7 +178,9 @@ absl::StatusOr<std::unique_ptr<StepEngine>> LoadEngine(const config::WorkerConfi
                                    .max_positions = config.max_model_len,
                                    .thread_count = config.threads,
                                    .device_uuids = config.gpus,
-                                   .timeout_ms = config.timeout_ms}));
+                                   .timeout_ms = config.timeout_ms,
+                                   .kernels_path = config.kernels_path,
+                                   .joins_products = config.fuse_pairs}));
   const EngineInfo& info = engine->info();
   // One phase: the engine opens, checks and hashes the checkpoint on its way up, in one pass.
   TP2_RETURN_IF_ERROR(phases->Done(
@@ -187,6 +189,16 @@ absl::StatusOr<std::unique_ptr<StepEngine>> LoadEngine(const config::WorkerConfi
                       info.mode, ArchName(info.config.arch), Hex64(info.numerics_version),
                       info.portable_bits ? "" : ", bits not portable")));
   TP2_RETURN_IF_ERROR(PrintResult("identity   " + Hex(info.identity_digest) + "\n"));
+  const tuning::TableUse kernels = engine->kernel_table_use();
+  if (!config.kernels_path.empty()) {
+    const std::string use =
+        info.backend == "cuda" ? tuning::Describe(kernels) : "a sound table, of no use to the CPU";
+    TP2_RETURN_IF_ERROR(PrintResult("kernels    " + use + "\n"));
+  }
+  if (kernels.missing > 0) {
+    spdlog::warn("{} lacks {} launch shapes, which get safe defaults: tp2-tune check names them",
+                 config.kernels_path, kernels.missing);
+  }
   return engine;
 }
 

@@ -39,6 +39,7 @@ void AddHardware(CLI::App* sub, Flags& flags) {
   sub->add_option("--nvml", flags.nvml_library, "the driver's library for clocks and power")
       ->option_text("FILE")
       ->group("Hardware");
+  cmd::AddKernels(*sub, flags.kernels_path);
 }
 
 void AddMeasurement(CLI::App* sub, Flags& flags) {

@@ -36,6 +36,7 @@ struct Flags {
   bool has_pair = false;
   double max_mad_pct = 2;
   std::string nvml_library;
+  std::string kernels_path;  // empty: safe defaults
   // memory
   bool is_config_only = false;
   int64_t max_positions = kDefaultModelLength;

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cmd/common/interrupt.h"
 #include "cmd/tp2-bench/group_table.h"
-#include "cmd/tp2-bench/interrupt.h"
 #include "cmd/tp2-bench/pair_table.h"
 #include "cmd/tp2-bench/session.h"
 #include "libcore/base/percentile.h"
@@ -92,7 +92,7 @@ absl::Status RunCells(const Flags& flags, const std::string& mode, const Table& 
     TP2_RETURN_IF_ERROR(session.Print(table.HeaderText()));
   }
   for (const Cell& cell : CellsOf(flags)) {
-    if (InterruptSignal() != 0) break;
+    if (cmd::InterruptSignal() != 0) break;
     CellTimes times;
     {
       Progress progress(CellId(mode, cell));

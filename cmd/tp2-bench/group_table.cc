@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cmd/tp2-bench/interrupt.h"
+#include "cmd/common/interrupt.h"
 #include "libcore/base/percentile.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/bench/group_bytes.h"
@@ -115,7 +115,7 @@ absl::Status AddGroups(const Flags& flags, const std::string& mode, const std::v
   std::vector<MeasuredCell> measured;
   for (const Cell& cell : cells) {
     Json* entry = FindCell(session.result(), mode, cell);
-    if (entry == nullptr || InterruptSignal() != 0) break;
+    if (entry == nullptr || cmd::InterruptSignal() != 0) break;
     MeasuredCell one = {.cell = cell, .groups = {}};
     TP2_RETURN_IF_ERROR(FillWindows(*timed.engine));
     TP2_ASSIGN_OR_RETURN(const std::vector<double> experts,

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cmd/tp2-bench/interrupt.h"
+#include "cmd/common/interrupt.h"
 #include "cmd/tp2-bench/session.h"
 #include "libcore/base/percentile.h"
 #include "libcore/base/status_macros.h"
@@ -84,7 +84,7 @@ absl::StatusOr<int> RunInserts(const Flags& flags) {
       TP2_RETURN_IF_ERROR(session->Print(InsertTable().HeaderText()));
     }
     for (const int rows : flags.rows) {
-      if (InterruptSignal() != 0) break;
+      if (cmd::InterruptSignal() != 0) break;
       TP2_RETURN_IF_ERROR(MeasureRows(flags, mode, rows, *engine, *session));
     }
   }

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cmd/tp2-bench/interrupt.h"
+#include "cmd/common/interrupt.h"
 #include "libcore/base/build_info.h"
 #include "libcore/base/percentile.h"
 #include "libcore/base/status_macros.h"
@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(const Flags& flags) {
                                      {"windows", "full"},
                                      {"anchors", "prose"},
                                      {"max_mad_pct", flags.max_mad_pct}};
-  WatchInterrupts();
+  cmd::WatchInterrupts();
   return session;
 }
 
@@ -76,7 +76,8 @@ EngineOptions Session::OptionsOf(const std::string& mode) const {
           .mode = mode,
           .thread_count = flags_.threads,
           .device_uuids = flags_.device_uuids,
-          .uses_graphs = !flags_.is_eager};
+          .uses_graphs = !flags_.is_eager,
+          .kernels_path = flags_.kernels_path};
 }
 
 RunOptions Session::run_options() {
@@ -108,6 +109,9 @@ absl::Status Session::PrintHeader(const StepEngine& engine) {
                   Hex(info.identity_digest).substr(0, 8), ", numerics ", info.numerics_version,
                   "\n");
   absl::StrAppend(&text, GraphText(engine.GraphSizes()));
+  if (const tuning::TableUse kernels = engine.kernel_table_use(); !kernels.digest.empty()) {
+    absl::StrAppend(&text, "# kernels   ", tuning::Describe(kernels), "\n");
+  }
   absl::StrAppend(&text, "# timing    ", flags_.replays, " calls after ", flags_.warmup, ", ",
                   flags_.is_eager ? "eager" : "graphs", flags_.is_cold_l2 ? ", cold L2" : "",
                   flags_.wants_margins ? ", with margins" : "",
@@ -133,6 +137,7 @@ absl::StatusOr<std::unique_ptr<StepEngine>> Session::MakeEngine(const std::strin
   const std::vector<uint64_t> before = conditions_->MemoryUsedBytes();
   TP2_ASSIGN_OR_RETURN(std::unique_ptr<StepEngine> engine, tp2::MakeEngine(OptionsOf(mode)));
   AddGraphs(*engine);
+  result_["kernel_table"] = KernelTableJson(engine->kernel_table_use());
   const std::vector<uint64_t> after = conditions_->MemoryUsedBytes();
   Json& memory = result_["memory_used"];
   if (memory.is_null()) memory = Json::array();
@@ -156,7 +161,7 @@ std::string Session::AddCell(Json cell, const std::vector<int64_t>& primary_ns) 
 }
 
 absl::StatusOr<int> Session::Finish() {
-  const int signal = InterruptSignal();
+  const int signal = cmd::InterruptSignal();
   result_["complete"] = signal == 0;
   TP2_RETURN_IF_ERROR(Print(absl::StrCat("#\n# state     ", conditions_->Line(), "\n")));
   result_["conditions"] = conditions_->Finish();

@@ -34,7 +34,8 @@ absl::StatusOr<std::unique_ptr<StepEngine>> OpenEngine(const Flags& flags, const
                      .backend = flags.backend,
                      .mode = mode,
                      .max_positions = kMaxModelLength,
-                     .thread_count = flags.threads});
+                     .thread_count = flags.threads,
+                     .kernels_path = flags.kernels_path});
 }
 
 absl::StatusOr<std::vector<CaptureWindow>> WantedWindows(const Flags& flags,

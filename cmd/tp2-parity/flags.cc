@@ -29,6 +29,7 @@ void AddBackend(CLI::App& sub, Flags& flags) {
       ->check(CLI::Range(0, 1024))
       ->option_text("N [0]")
       ->group("Hardware");
+  cmd::AddKernels(sub, flags.kernels_path);
 }
 
 void AddHardware(CLI::App& sub, Flags& flags) {

@@ -21,6 +21,7 @@ struct Flags {
   bool runs_grid = false;  // every graph key instead of random rounds
   bool is_eager = false;   // CUDA without graphs
   int threads = 0;
+  std::string kernels_path;  // empty: safe defaults
   int tp = 2;
   int audit_every = 1;          // rounds
   std::string planted;          // tensor of which an audit changes one bit; empty: none

@@ -14,6 +14,12 @@
 namespace tp2::parity {
 namespace {
 
+void WarnOfMissing(const StepEngine& engine) {
+  const tuning::TableUse kernels = engine.kernel_table_use();
+  if (kernels.missing == 0) return;
+  std::cerr << "tp2-parity: warning: kernels: " << tuning::Describe(kernels) << "\n";
+}
+
 absl::StatusOr<bool> SelfIsEqual(const Flags& flags) {
   std::string reference = flags.expected_digest;
   bool is_equal = true;
@@ -24,7 +30,9 @@ absl::StatusOr<bool> SelfIsEqual(const Flags& flags) {
                                      .mode = mode,
                                      .thread_count = flags.threads,
                                      .device_uuids = flags.device_uuids,
-                                     .uses_graphs = !flags.is_eager}));
+                                     .uses_graphs = !flags.is_eager,
+                                     .kernels_path = flags.kernels_path}));
+    WarnOfMissing(*engine);
     const SelfRunOptions options = {.rounds = flags.rounds, .seed = flags.seed};
     TP2_ASSIGN_OR_RETURN(const SelfRunResult result,
                          flags.runs_grid ? RunGrid(*engine, options) : RunSelf(*engine, options));
@@ -48,7 +56,9 @@ absl::StatusOr<bool> ReplicasAreEqual(const Flags& flags) {
                                    .mode = flags.mode,
                                    .thread_count = flags.threads,
                                    .device_uuids = flags.device_uuids,
-                                   .uses_graphs = !flags.is_eager}));
+                                   .uses_graphs = !flags.is_eager,
+                                   .kernels_path = flags.kernels_path}));
+  WarnOfMissing(*engine);
   TP2_ASSIGN_OR_RETURN(const AuditResult result, RunAudit(*engine, {.rounds = flags.rounds,
                                                                     .seed = flags.seed,
                                                                     .every = flags.audit_every,

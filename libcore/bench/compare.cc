@@ -24,6 +24,7 @@ constexpr Field kFields[] = {
     {"card", "/conditions/card/name"},
     {"model", "/model/identity"},
     {"numerics version", "/model/numerics_version"},
+    {"kernel table", "/kernel_table/digest"},
     {"cold L2", "/measurement/cold_l2"},
     {"eager", "/measurement/eager"},
     {"margins", "/measurement/margins"},

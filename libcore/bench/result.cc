@@ -59,6 +59,11 @@ Json ModelJson(const EngineInfo& info) {
           {"portable_bits", info.portable_bits}};
 }
 
+Json KernelTableJson(const tuning::TableUse& use) {
+  if (use.digest.empty()) return nullptr;
+  return {{"digest", use.digest}, {"found", use.found}, {"missing", use.missing}};
+}
+
 const char* CellStateName(CellState state) {
   switch (state) {
     case CellState::kOk:
@@ -71,11 +76,13 @@ const char* CellStateName(CellState state) {
   return "throttled";
 }
 
+bool IsThrottled(const std::optional<telemetry::CardSample>& now) {
+  return now.has_value() && (now->clock_reasons.value_or(0) & kThrottleReasons) != 0;
+}
+
 CellState JudgeCell(const std::vector<int64_t>& primary_ns, double max_mad_pct,
                     const std::optional<telemetry::CardSample>& after) {
-  if (after.has_value() && (after->clock_reasons.value_or(0) & kThrottleReasons) != 0) {
-    return CellState::kThrottled;
-  }
+  if (IsThrottled(after)) return CellState::kThrottled;
   const auto mad = static_cast<double>(MedianDeviation(primary_ns));
   const auto median = static_cast<double>(NearestRank(primary_ns, 50));
   return mad > median * max_mad_pct / 100 ? CellState::kNoisy : CellState::kOk;

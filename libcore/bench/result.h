@@ -16,6 +16,7 @@
 #include "libcore/bench/groups.h"
 #include "libcore/drafter/step_engine.h"
 #include "libcore/telemetry/sample.h"
+#include "libcore/tuning/table_use.h"
 
 namespace tp2::bench {
 
@@ -33,8 +34,14 @@ absl::StatusOr<Json> ReadResult(const std::string& path);
 // What identifies the drafter: two results of different models cannot be compared.
 Json ModelJson(const EngineInfo& info);
 
+// {"digest", "found", "missing"}; null without a table.
+Json KernelTableJson(const tuning::TableUse& use);
+
 enum class CellState { kOk, kNoisy, kThrottled };
 const char* CellStateName(CellState state);
+
+// Whether the card gave a reason of kThrottleReasons.
+bool IsThrottled(const std::optional<telemetry::CardSample>& now);
 
 // Throttled when the card gave a reason of kThrottleReasons right after the cell; noisy when the
 // median deviation is above `max_mad_pct` percent of the median.

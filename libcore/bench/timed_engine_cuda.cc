@@ -125,12 +125,16 @@ absl::StatusOr<TimedEngine> MakeTimed(Parts cuda, EngineParts parts, std::option
 }  // namespace
 
 absl::StatusOr<TimedEngine> MakeTimedCudaEngine(EngineParts parts, const EngineOptions& options) {
+  TP2_ASSIGN_OR_RETURN(const std::shared_ptr<tuning::KernelChoices> kernels,
+                       LoadKernels(options.kernels_path));
   const CudaDrafterOptions cuda_options = {.mode = options.mode,
                                            .max_positions = options.max_positions,
                                            .device_uuids = options.device_uuids,
                                            .uses_graphs = options.uses_graphs,
                                            .collective = parts.mode.collective,
-                                           .timeout_ms = options.timeout_ms};
+                                           .timeout_ms = options.timeout_ms,
+                                           .kernels = kernels,
+                                           .joins_products = options.joins_products};
   if (parts.mode.collective != Collective::kPair) {
     TP2_ASSIGN_OR_RETURN(CudaParts cuda,
                          MakeCudaParts(*parts.checkpoint, parts.plans, cuda_options));

@@ -31,8 +31,9 @@ struct WorkerConfig {
   std::string nvml_library;  // of the cards' state; empty: the driver's own; "off": none
   std::string trace_path;    // empty: no trace is written
   int64_t max_model_len = 0;
-  int64_t timeout_ms = 0;  // longest wait of a collective
-  bool fuse_pairs = false;
+  int64_t timeout_ms = 0;    // longest wait of a collective
+  bool fuse_pairs = true;    // products of one input share a launch: time only
+  std::string kernels_path;  // tp2_kernels.json; empty: safe defaults
   int max_consecutive_failures = 0;
   int threads = 0;
   int64_t drain_ms = 0;

@@ -14,6 +14,7 @@
 #include "libcore/drafter/modes.h"
 #include "libcore/drafter/step_engine.h"
 #include "libcore/shard/shard_plan.h"
+#include "libcore/tuning/kernel_choices.h"
 
 namespace tp2 {
 
@@ -24,7 +25,9 @@ struct CudaDrafterOptions {
   std::vector<std::string> device_uuids = {};
   bool uses_graphs = true;
   Collective collective = Collective::kReference;
-  int64_t timeout_ms = 2000;  // longest wait of a pair's collective
+  int64_t timeout_ms = 2000;                                 // longest wait of a pair's collective
+  std::shared_ptr<tuning::KernelChoices> kernels = nullptr;  // null: safe defaults
+  bool joins_products = true;
 };
 
 // Ok when `count` usable cards exist. Errors: kUnavailable with the reason, also in a build without

@@ -39,7 +39,8 @@ absl::Status CudaPairOps::Initialize(int64_t max_positions) {
       .max_words = int64_t{kMaxRequests} * kBlockRows * config_.dim,
       .tokens = {},
       .timeout_ns = static_cast<uint64_t>(options_.timeout_ms) * 1'000'000,
-      .max_epoch = options_.max_epoch};
+      .max_epoch = options_.max_epoch,
+      .kernels = options_.kernels};
   for (int rank = 0; rank < 2; ++rank) {
     TP2_ASSIGN_OR_RETURN(const ShardPlan plan, MakeShardPlan(config_, 2, rank));
     pair.tokens.push_back({plan.vocab.begin, plan.vocab.end});
@@ -50,6 +51,7 @@ absl::Status CudaPairOps::Initialize(int64_t max_positions) {
     const device::DeviceGuard guard(ordinal(rank));
     TP2_ASSIGN_OR_RETURN(ops_[rank],
                          CudaOps::Create(config_, 2, max_positions, options_.cards[rank]));
+    ops_[rank]->set_kernels(options_.kernels);
   }
   set_uses_graphs(true);
   return absl::OkStatus();

@@ -46,6 +46,7 @@ class CudaPairOps {
     coll::ProtocolKind protocol = coll::ProtocolKind::kLine;
     int64_t timeout_ms = 2000;  // longest wait of a collective
     uint32_t max_epoch = coll::kMaxEpoch;
+    std::shared_ptr<tuning::KernelChoices> kernels = nullptr;  // of both ranks
   };
 
   // Errors: CudaOps::Create's and coll::CudaPair::Create's.
@@ -111,6 +112,10 @@ class CudaPairOps {
   }
   int PaddedRows(int rows) const { return InsertBucketOf(rows); }
   void set_uses_graphs(bool uses_graphs);
+  void set_joins_products(bool joins_products) {
+    for (const auto& ops : ops_) ops->set_joins_products(joins_products);
+  }
+  tuning::TableUse kernel_table_use() const { return ops_[0]->kernel_table_use(); }
   // Of rank 0.
   std::vector<GraphSize> GraphSizes() const { return ops_[0]->GraphSizes(); }
 

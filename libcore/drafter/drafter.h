@@ -43,6 +43,10 @@ class Drafter final : public StepEngine {
   absl::Status Insert(const InsertRows& rows) override;
   absl::StatusOr<StepOutputs> Step(const StepRequest& request) override;
   std::vector<GraphSize> GraphSizes() const override { return ops_->GraphSizes(); }
+  tuning::TableUse kernel_table_use() const override {
+    if constexpr (requires { ops_->kernel_table_use(); }) return ops_->kernel_table_use();
+    return {};
+  }
   absl::Status MaintainWhileIdle() override {
     if constexpr (requires { ops_->MaintainWhileIdle(); }) return ops_->MaintainWhileIdle();
     return absl::OkStatus();

@@ -31,6 +31,23 @@ EngineInfo InfoOf(const Checkpoint& checkpoint, std::span<const ShardPlan> plans
   return info;
 }
 
+// A table chooses for one kind of card.
+absl::Status CheckKernels(const CudaDrafterOptions& options,
+                          const std::vector<device::DeviceInfo>& cards) {
+  if (options.kernels == nullptr) return absl::OkStatus();
+  for (const device::DeviceInfo& card : cards) {
+    TP2_RETURN_IF_ERROR(tuning::CheckCard(options.kernels->table(),
+                                          {card.name, card.capability, card.multiprocessors}));
+  }
+  return absl::OkStatus();
+}
+
+coll::ProtocolKind ProtocolOf(const CudaDrafterOptions& options) {
+  if (options.kernels == nullptr) return coll::ProtocolKind::kLine;
+  const bool is_ack = options.kernels->protocol() == tuning::PairProtocol::kAck;
+  return is_ack ? coll::ProtocolKind::kAck : coll::ProtocolKind::kLine;
+}
+
 }  // namespace
 
 absl::Status FindCudaDevices(const std::vector<std::string>& device_uuids, int count) {
@@ -42,11 +59,14 @@ absl::StatusOr<CudaParts> MakeCudaParts(const Checkpoint& checkpoint,
                                         const CudaDrafterOptions& options) {
   TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> cards,
                        device::SelectDevices(options.device_uuids, 1));
+  TP2_RETURN_IF_ERROR(CheckKernels(options, cards));
   CudaParts parts;
   parts.info = InfoOf(checkpoint, plans, options, cards);
   TP2_ASSIGN_OR_RETURN(parts.ops, CudaOps::Create(parts.info.config, parts.info.tp,
                                                   options.max_positions, cards.front()));
   parts.ops->set_uses_graphs(options.uses_graphs);
+  parts.ops->set_kernels(options.kernels);
+  parts.ops->set_joins_products(options.joins_products);
   parts.ops->set_stands_in(options.collective == Collective::kStandIn);
   return parts;
 }
@@ -56,12 +76,16 @@ absl::StatusOr<CudaPairParts> MakeCudaPairParts(const Checkpoint& checkpoint,
                                                 const CudaDrafterOptions& options) {
   TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> cards,
                        device::SelectDevices(options.device_uuids, 2));
+  TP2_RETURN_IF_ERROR(CheckKernels(options, cards));
   CudaPairParts parts;
   parts.info = InfoOf(checkpoint, plans, options, cards);
-  TP2_ASSIGN_OR_RETURN(parts.ops,
-                       CudaPairOps::Create(parts.info.config, options.max_positions,
-                                           {.cards = cards, .timeout_ms = options.timeout_ms}));
+  TP2_ASSIGN_OR_RETURN(parts.ops, CudaPairOps::Create(parts.info.config, options.max_positions,
+                                                      {.cards = cards,
+                                                       .protocol = ProtocolOf(options),
+                                                       .timeout_ms = options.timeout_ms,
+                                                       .kernels = options.kernels}));
   parts.ops->set_uses_graphs(options.uses_graphs);
+  parts.ops->set_joins_products(options.joins_products);
   return parts;
 }
 

@@ -80,6 +80,11 @@ absl::StatusOr<std::string> ResolveBackend(const EngineOptions& options) {
   return "cpu";
 }
 
+absl::StatusOr<std::shared_ptr<tuning::KernelChoices>> LoadKernels(const std::string& path) {
+  if (path.empty()) return nullptr;
+  return tuning::KernelChoices::Load(path);
+}
+
 absl::StatusOr<EngineParts> OpenEngineParts(const EngineOptions& options) {
   EngineParts parts;
   TP2_ASSIGN_OR_RETURN(parts.mode, FindMode(options.mode));
@@ -95,6 +100,11 @@ absl::StatusOr<EngineParts> OpenEngineParts(const EngineOptions& options) {
 
 absl::StatusOr<std::unique_ptr<StepEngine>> MakeEngine(const EngineOptions& options) {
   TP2_ASSIGN_OR_RETURN(const std::string backend, ResolveBackend(options));
+  // Before the checkpoint, which takes long.
+  std::shared_ptr<tuning::KernelChoices> kernels = options.kernels;
+  if (kernels == nullptr) {
+    TP2_ASSIGN_OR_RETURN(kernels, LoadKernels(options.kernels_path));
+  }
   TP2_ASSIGN_OR_RETURN(EngineParts parts, OpenEngineParts(options));
   if (backend == "cuda") {
     return MakeCudaDrafter(std::move(parts.checkpoint), parts.plans,
@@ -103,7 +113,9 @@ absl::StatusOr<std::unique_ptr<StepEngine>> MakeEngine(const EngineOptions& opti
                             .device_uuids = options.device_uuids,
                             .uses_graphs = options.uses_graphs,
                             .collective = parts.mode.collective,
-                            .timeout_ms = options.timeout_ms});
+                            .timeout_ms = options.timeout_ms,
+                            .kernels = kernels,
+                            .joins_products = options.joins_products});
   }
   return MakeCpuEngine(parts.mode, std::move(parts.checkpoint), parts.plans,
                        {.mode = options.mode,

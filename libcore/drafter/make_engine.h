@@ -11,6 +11,7 @@
 #include "libcore/drafter/modes.h"
 #include "libcore/drafter/step_engine.h"
 #include "libcore/shard/shard_plan.h"
+#include "libcore/tuning/kernel_choices.h"
 
 namespace tp2 {
 
@@ -24,6 +25,10 @@ struct EngineOptions {
   std::vector<std::string> device_uuids = {};  // by rank; empty means the first usable cards
   bool uses_graphs = true;                     // the bits are the same without
   int64_t timeout_ms = 2000;                   // longest wait of a pair's collective
+  // tp2_kernels.json; empty: safe defaults. Checked by every backend, used by cuda.
+  std::string kernels_path = {};
+  std::shared_ptr<tuning::KernelChoices> kernels = nullptr;  // instead of the file: a table in use
+  bool joins_products = true;  // of one input, in one launch: time only, never bits
 };
 
 // "cpu" or "cuda": what `options` get on this machine. Before any checkpoint is opened, so that a
@@ -39,11 +44,15 @@ struct EngineParts {
   std::vector<ShardPlan> plans;  // of the active ranks
 };
 
+// Null for an empty path. Errors: KernelChoices::Load's.
+absl::StatusOr<std::shared_ptr<tuning::KernelChoices>> LoadKernels(const std::string& path);
+
 // Errors: kInvalidArgument for an unknown mode; Checkpoint::Open's, MakeShardPlan's.
 absl::StatusOr<EngineParts> OpenEngineParts(const EngineOptions& options);
 
-// Errors: those of Checkpoint::Open; kInvalidArgument for an unknown mode or backend or a length
-// out of range; kUnavailable when backend cuda finds no usable card or is not built.
+// Errors: those of Checkpoint::Open; kInvalidArgument for an unknown mode or backend, a length out
+// of range or a bad kernel table; kUnavailable when backend cuda finds no usable card or is not
+// built, and for a kernel table of another card or build.
 absl::StatusOr<std::unique_ptr<StepEngine>> MakeEngine(const EngineOptions& options);
 
 }  // namespace tp2

@@ -16,6 +16,7 @@
 #include "libcore/model/drafter_config.h"
 #include "libcore/model/slot_window.h"
 #include "libcore/ops/graph_key.h"
+#include "libcore/tuning/table_use.h"
 
 namespace tp2 {
 
@@ -134,6 +135,8 @@ class StepEngine {
 
   // What each graph key replays; empty where nothing is recorded.
   virtual std::vector<GraphSize> GraphSizes() const { return {}; }
+  // What the engine's launches found in its kernel table so far; recording looks all of them up.
+  virtual tuning::TableUse kernel_table_use() const { return {}; }
 
   // Between STEPs that are not due: what would otherwise take its time from one of them later.
   // Errors as Insert.

@@ -121,7 +121,7 @@ TEST(Settings, DescribesEveryValueWithItsOrigin) {
 TEST(Environment, NamesOfTheSpecificationSetFlagDefaults) {
   ::setenv("DSPARK_WORKER_TP", "2", 1);
   ::setenv("DSPARK_TP_TIMEOUT_MS", "750", 1);
-  ::setenv("DSPARK_TP_FUSE_PAIRS", "1", 1);
+  ::setenv("DSPARK_TP_FUSE_PAIRS", "0", 1);
   ::setenv("CUDA_VISIBLE_DEVICES", "GPU-c4e7a371,GPU-7744b44b", 1);
   const auto settings = Settings::Merge(WorkerSettings(), ReadEnvironment(WorkerSettings()));
   ::unsetenv("DSPARK_WORKER_TP");
@@ -133,7 +133,8 @@ TEST(Environment, NamesOfTheSpecificationSetFlagDefaults) {
   ASSERT_TRUE(settings.ok());
   EXPECT_EQ(settings->Integer("tp"), 2);
   EXPECT_EQ(settings->Integer("timeout-ms"), 750);
-  EXPECT_TRUE(settings->Boolean("fuse-pairs"));
+  EXPECT_FALSE(settings->Boolean("fuse-pairs"));
+  EXPECT_TRUE(Settings::Merge(WorkerSettings(), {})->Boolean("fuse-pairs"));
   EXPECT_EQ(settings->List("gpus").size(), 2u);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <string_view>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@
 #include "libcore/device/cuda_status.h"
 #include "libcore/device/device_guard.h"
 #include "libcore/device/peer.h"
+#include "libcore/tuning/launch_limits.h"
 
 namespace tp2::coll {
 namespace {
@@ -24,10 +26,7 @@ constexpr uint64_t kDrainSlackNs = 1'000'000'000;
 // Waits that one drain may have to sit out: every operation after a failed one returns at once, so
 // one deadline and a tenth.
 constexpr uint64_t kDrainTenths = 11;
-// Measured on one H200 and on two: 128 threads beat 64 and 256 at 5 rows, one item per thread beats
-// two everywhere.
-constexpr int kSmallestBlock = 128;
-constexpr int kLargestBlock = 1024;
+static_assert(kMaxBlocks == tuning::kMaxReduceBlocks);
 
 absl::Status Refuse(const std::string& expected, const std::string& got) {
   return MakeError(absl::StatusCode::kFailedPrecondition,
@@ -73,6 +72,7 @@ absl::Status CudaPair::Initialize() {
     }
     TP2_RETURN_IF_ERROR(InitializeRank(rank));
   }
+  TP2_RETURN_IF_ERROR(CheckKernels());
   for (int rank = 0; rank < rank_count(); ++rank) {
     for (int peer = 0; peer < rank_count(); ++peer) {
       if (card(rank).ordinal == card(peer).ordinal) continue;
@@ -101,7 +101,7 @@ absl::Status CudaPair::InitializeRank(int index) {
   TP2_ASSIGN_OR_RETURN(rank.cancel, device::Stream::Create());
   TP2_ASSIGN_OR_RETURN(rank.closed_steps, device::Buffer<uint32_t>::Create(1));
   int blocks = 0;
-  TP2_RETURN_IF_ERROR(TP2_CUDA(cuda::ResidentBlocks(kLargestBlock, &blocks)));
+  TP2_RETURN_IF_ERROR(TP2_CUDA(cuda::ResidentBlocks(tuning::kMaxReduceThreads, &blocks)));
   int sharers = 0;
   for (const device::DeviceInfo& other : options_.cards) {
     sharers += other.ordinal == card(index).ordinal;
@@ -112,25 +112,36 @@ absl::Status CudaPair::InitializeRank(int index) {
 }
 
 cuda::Grid CudaPair::GridFor(int64_t count) const {
+  if (options_.kernels != nullptr) {
+    const auto chosen = options_.kernels->Reduce({count});
+    if (chosen.has_value()) return {chosen->blocks, chosen->threads};
+  }
   const int64_t items =
       WithProtocol(options_.protocol, [&]<class Protocol> { return ItemsOf<Protocol>(count); });
-  cuda::Grid grid = {1, kSmallestBlock};
-  while (grid.threads < kLargestBlock && items > int64_t{grid.threads} * MostBlocks(grid.threads)) {
-    grid.threads *= 2;
-  }
-  const int most = MostBlocks(grid.threads);
-  const int64_t blocks = (items + grid.threads - 1) / grid.threads;
-  // With several items a thread, a second block on a few multiprocessors makes all wait for those:
-  // 12.3 us instead of 12.0 at 2 MB.
-  const int processors = card(0).multiprocessors;
-  grid.blocks = static_cast<int>(
-      std::clamp<int64_t>(blocks, 1, blocks > most ? std::min(most, processors) : most));
-  return grid;
+  const tuning::ReduceShape shape =
+      tuning::SafeReduceShape(items, resident_blocks_, card(0).multiprocessors);
+  return {shape.blocks, shape.threads};
 }
 
 // Blocks of fewer threads are at least as many, so the count of the largest ones decides.
 int CudaPair::MostBlocks(int threads) const {
-  return std::min(kMaxBlocks, resident_blocks_ * (kLargestBlock / threads));
+  return tuning::MostReduceBlocks(resident_blocks_, threads);
+}
+
+// Before a grid that a card cannot hold makes the ranks wait for each other.
+absl::Status CudaPair::CheckKernels() const {
+  if (options_.kernels == nullptr) return absl::OkStatus();
+  for (const auto& [key, entry] : options_.kernels->table().entries) {
+    const auto* reduce = std::get_if<tuning::ReduceChoice>(&entry.choice);
+    if (reduce == nullptr) continue;
+    const char* const protocol = tuning::ProtocolText(reduce->protocol);
+    if (protocol != std::string_view(ProtocolName(options_.protocol))) {
+      return Refuse(absl::StrCat("a kernel table of protocol ", ProtocolName(options_.protocol)),
+                    protocol);
+    }
+    TP2_RETURN_IF_ERROR(CheckGrid({reduce->blocks, reduce->threads}));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CudaPair::CheckGrid(cuda::Grid grid) const {

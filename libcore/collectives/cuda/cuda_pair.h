@@ -18,6 +18,7 @@
 #include "libcore/device/buffer.h"
 #include "libcore/device/select.h"
 #include "libcore/device/stream.h"
+#include "libcore/tuning/kernel_choices.h"
 
 namespace tp2::coll {
 
@@ -28,6 +29,8 @@ struct CudaPairOptions {
   std::vector<TokenRange> tokens;  // by rank; empty: no exchanges
   uint64_t timeout_ns = 2'000'000'000;
   uint32_t max_epoch = kMaxEpoch;
+  // Grids of all-reduces; null: safe defaults. Its protocol, where it has one, must be `protocol`.
+  std::shared_ptr<tuning::KernelChoices> kernels = nullptr;
 };
 
 // Thread-compatible, except Cancel: one controller. A capture on a rank's stream may call the
@@ -45,7 +48,8 @@ class CudaPair {
   const CudaPairOptions& options() const { return options_; }
   const device::DeviceInfo& card(int rank) const { return options_.cards[rank]; }
 
-  // The grid for an all-reduce of `count` values: one item per thread while they fit.
+  // The grid for an all-reduce of `count` values: the table's, else one item per thread while they
+  // fit.
   cuda::Grid GridFor(int64_t count) const;
 
   // Each enqueues one rank's part of the next operation on `stream`, a stream of its card. Errors:
@@ -105,6 +109,7 @@ class CudaPair {
   absl::Status InitializeRank(int rank);
   // All resident at once.
   int MostBlocks(int threads) const;
+  absl::Status CheckKernels() const;
   absl::Status CheckGrid(cuda::Grid grid) const;
   absl::Status BeforeLaunch(int rank, cudaStream_t stream);
   absl::Status AfterLaunch(cudaError_t error);

@@ -17,8 +17,6 @@ namespace {
 
 constexpr int kMaxRows = kMaxRequests * kBlockRows;
 static_assert(cuda::kMaxMarkovRequests == kMaxRequests);
-// Products of at most this many outputs may be split over K.
-constexpr int kMaxSplitOutputs = 64 * 1024;
 
 template <class T>
 absl::Status AllocateInto(device::Buffer<T>& buffer, int64_t count) {
@@ -140,8 +138,9 @@ absl::Status CudaOps::Workspace::Allocate(int64_t quanta_count, int64_t half_cou
   TP2_RETURN_IF_ERROR(AllocateInto(halves, half_count));
   TP2_RETURN_IF_ERROR(AllocateInto(row_sums, item_count));
   TP2_RETURN_IF_ERROR(AllocateInto(scales, item_count));
-  TP2_RETURN_IF_ERROR(AllocateInto(partial_sums, int64_t{cuda::kRowsPerPass} * kMaxSplitOutputs));
-  return AllocateInto(arrivals, kMaxSplitOutputs / 128);
+  constexpr int kOutputs = tuning::kMaxSplitOutputs;
+  TP2_RETURN_IF_ERROR(AllocateInto(partial_sums, int64_t{cuda::kRowsPerPass} * kOutputs));
+  return AllocateInto(arrivals, kOutputs / tuning::kBlockOutputs);
 }
 
 cuda::LinearWorkspace CudaOps::Workspace::view() {

@@ -32,6 +32,7 @@
 #include "libcore/ops/first_error.h"
 #include "libcore/ops/op_args.h"
 #include "libcore/ops/op_set.h"
+#include "libcore/tuning/kernel_choices.h"
 
 namespace tp2 {
 
@@ -94,6 +95,15 @@ class CudaOps {
   // The all-reduce takes the rank's own half twice: one rank of two, alone, for its time and
   // memory.
   void set_stands_in(bool stands_in) { stands_in_ = stands_in; }
+  // Shapes of the launches that follow. Bits are the same with every table, and without one (null).
+  void set_kernels(std::shared_ptr<tuning::KernelChoices> kernels) {
+    kernels_ = std::move(kernels);
+  }
+  tuning::TableUse kernel_table_use() const {
+    return kernels_ != nullptr ? kernels_->use() : tuning::TableUse();
+  }
+  // Products of one input share a launch (the default), or each has its own: time only.
+  void set_joins_products(bool joins_products) { joins_products_ = joins_products; }
   const std::map<GraphKey, device::Graph>& graphs() const { return graphs_; }
   std::vector<GraphSize> GraphSizes() const;
 
@@ -175,14 +185,16 @@ class CudaOps {
   void RunProducts(std::span<const Product> products);
   // Products of equal k and rows, kFewJobs of them at most, in one launch per kind of matrix.
   void RunTogether(std::span<const Product> products);
+  void RunFew(const cuda::LinearJobs& jobs, std::span<const exl3::MatrixView* const> matrices,
+              const cuda::LinearWorkspace& work, bool is_beside);
   void Multiply(const cuda::LinearJobs& jobs, std::span<const exl3::MatrixView* const> matrices,
                 const cuda::LinearWorkspace& work, const cuda::Queue& queue);
   void EnqueueMix(const MixArgs<Bf16>& args, const cuda::Queue& queue);
   cuda::KvFinishLaunch KvLaunchOf(const KvFinishArgs<Bf16>& args) const;
   void RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs);
   void RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args);
-  // Parts of K for products of k inputs and `block_count` blocks of outputs in one launch.
-  int SplitsOf(int k, int block_count, int64_t sum_count) const;
+  // Parts of K for the products of one width among `block_count` blocks of outputs in one launch.
+  int SplitsOf(const tuning::ProductKey& key, int block_count) const;
 
   // Work beside the main stream: Fork lets it start behind what is enqueued so far, Join makes what
   // is enqueued later wait for it.
@@ -226,6 +238,8 @@ class CudaOps {
   std::map<const uint16_t*, ExpertTable> expert_tables_;  // by the first expert's w1
   bool uses_graphs_ = false;
   bool stands_in_ = false;
+  bool joins_products_ = true;
+  std::shared_ptr<tuning::KernelChoices> kernels_;  // null: safe defaults
 
   Buffer<CosSin> rope_;          // [max_positions + kBlockRows, rope_dims / 2]
   HostBuffer<int> error_words_;  // [rank_count], written by kernels

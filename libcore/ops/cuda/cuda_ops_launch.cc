@@ -6,39 +6,62 @@
 #include "libcore/ops/composed_ops.h"
 #include "libcore/ops/cuda/cuda_ops.h"
 #include "libcore/ops/cuda/kernels.h"
+#include "libcore/tuning/launch_limits.h"
 
 namespace tp2 {
 
 static_assert(OpSet<CudaOps>);
+static_assert(cuda::kRowsPerGroup == tuning::kRowsPerBucket);
+static_assert(cuda::kRowsPerPass == tuning::kMaxPassRows);
 
-// As many blocks as the card holds at two per multiprocessor, never a few more: those would take as
-// long again. Parts of at least two 128-blocks, and int32 sums: 127 * 1005 * 16384 < 2^31.
-int CudaOps::SplitsOf(int k, int block_count, int64_t sum_count) const {
-  constexpr int kMaxBlockInputs = 16384;
-  const int least = (k + kMaxBlockInputs - 1) / kMaxBlockInputs;
-  if (sum_count > static_cast<int64_t>(main_.partial_sums.size())) return least;
-  return std::max({1, least, std::min(2 * multiprocessors_ / block_count, k / 256)});
+// What the table says for the launch of one width, else the safe default for all blocks.
+int CudaOps::SplitsOf(const tuning::ProductKey& key, int block_count) const {
+  const std::optional<int> chosen =
+      kernels_ != nullptr ? kernels_->Splits(key) : std::optional<int>();
+  return chosen.value_or(tuning::SafeSplits(key.k, block_count, multiprocessors_));
 }
 
 // Products of jobs that have one k. `matrices`: theirs, for what the launches are to hold.
 void CudaOps::Multiply(const cuda::LinearJobs& jobs,
                        std::span<const exl3::MatrixView* const> matrices,
                        const cuda::LinearWorkspace& work, const cuda::Queue& queue) {
-  std::set<int> widths;
+  std::map<int, int> blocks_of;  // by width
   int block_count = 0;
   bool has_half = false;
   for (const exl3::MatrixView* matrix : matrices) {
-    block_count += matrix->n / 128;
+    block_count += matrix->n / tuning::kBlockOutputs;
     if (exl3::HasPortableBits(*matrix)) {
-      widths.insert(matrix->bits);
+      blocks_of[matrix->bits] += matrix->n / tuning::kBlockOutputs;
     } else {
       has_half = true;
     }
   }
-  const int64_t sum_count = int64_t{jobs.max_outputs} * jobs.job_count * cuda::kRowsPerPass;
-  const int splits = SplitsOf(matrices[0]->k, block_count, sum_count);
-  for (const int bits : widths) cuda::LaunchIntegerGemm(bits, jobs, work, splits, queue);
+  const int k = matrices[0]->k;
+  const bool has_room = tuning::HasRoomForSums(jobs.job_count, jobs.max_outputs);
+  for (const auto& [bits, blocks] : blocks_of) {
+    const int splits =
+        has_room ? SplitsOf({bits, k, blocks, tuning::RowBucketOf(jobs.max_items)}, block_count)
+                 : tuning::LeastSplits(k);
+    cuda::LaunchIntegerGemm(bits, jobs, work, splits, queue);
+  }
   if (has_half) cuda::LaunchHalfGemm(jobs, work, queue);
+}
+
+// The first jobs.job_count of jobs.few, prepared and multiplied: in one launch, or one by one.
+void CudaOps::RunFew(const cuda::LinearJobs& jobs,
+                     std::span<const exl3::MatrixView* const> matrices,
+                     const cuda::LinearWorkspace& work, bool is_beside) {
+  const int at_once = joins_products_ ? jobs.job_count : 1;
+  cuda::LinearJobs part = jobs;
+  part.job_count = at_once;
+  for (int begin = 0; begin < jobs.job_count; begin += at_once) {
+    if (at_once == 1) {
+      part.few[0] = jobs.few[begin];
+      part.max_outputs = matrices[begin]->n;
+    }
+    cuda::LaunchPrepareRows(part, work, is_beside ? side_queue() : queue());
+    Multiply(part, matrices.subspan(begin, at_once), work, is_beside ? side_queue() : queue());
+  }
 }
 
 void CudaOps::RunTogether(std::span<const Product> products) {
@@ -65,8 +88,7 @@ void CudaOps::RunTogether(std::span<const Product> products) {
       job.first_item = static_cast<int>(i) * cuda::kRowsPerPass;
       job.first_group = static_cast<int>(i) * cuda::GroupsOf(cuda::kRowsPerPass);
     }
-    cuda::LaunchPrepareRows(jobs, main_.view(), queue());
-    Multiply(jobs, matrices, main_.view(), queue());
+    RunFew(jobs, matrices, main_.view(), false);
   }
 }
 
@@ -321,7 +343,6 @@ void CudaOps::RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args)
   const RankExpert& shared = args.stage->shared;
   const int entries = args.rows * route.top_k;
   const int64_t offset = int64_t{entries} * route.channels;
-  const cuda::Queue queue = side_queue();
   cuda::LinearJobs jobs;
   jobs.max_items = args.rows;
   jobs.swiglu_limit = config_.swiglu_limit;
@@ -340,8 +361,7 @@ void CudaOps::RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args)
     jobs.few[i].y = (i == 0 ? route.gate : route.up) + offset;
     jobs.few[i].y_stride = route.channels;
   }
-  cuda::LaunchPrepareRows(jobs, side_.view(), queue);
-  Multiply(jobs, up, side_.view(), queue);
+  RunFew(jobs, up, side_.view(), true);
   std::vector<const exl3::MatrixView*> down;
   jobs.job_count = route.halves;
   jobs.max_outputs = config_.dim;
@@ -358,8 +378,7 @@ void CudaOps::RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args)
     jobs.few[i].y_stride = config_.dim;
     begin += half.k;
   }
-  cuda::LaunchPrepareRows(jobs, side_.view(), queue);
-  Multiply(jobs, down, side_.view(), queue);
+  RunFew(jobs, down, side_.view(), true);
 }
 
 void CudaOps::Experts(int rank, const ExpertsArgs& args) {

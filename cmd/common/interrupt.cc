@@ -1,10 +1,10 @@
-#include "cmd/tp2-bench/interrupt.h"
+#include "cmd/common/interrupt.h"
 
 #include <signal.h>
 
 #include <initializer_list>
 
-namespace tp2::bench {
+namespace tp2::cmd {
 namespace {
 
 volatile sig_atomic_t interrupt_signal = 0;
@@ -22,4 +22,4 @@ void WatchInterrupts() {
 
 int InterruptSignal() { return interrupt_signal; }
 
-}  // namespace tp2::bench
+}  // namespace tp2::cmd
