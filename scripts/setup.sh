@@ -18,8 +18,8 @@ tools=(g++ cmake ninja-build ccache git pkg-config python3 python3-numpy
 # or pkg_check_modules in scripts/cmake/Tp2Packages.cmake.
 libraries=(libabsl-dev libcli11-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libxxhash-dev
   libssl-dev libhwy-dev prometheus-cpp-dev libibverbs-dev librdmacm-dev)
-# The model checkers of tests/collectives/model are spin and relacy-dev.
-test_libraries=(libgtest-dev libgmock-dev libbenchmark-dev relacy-dev spin)
+# The model checkers of tests/collectives/model are spin and relacy-dev; Boost's fibers run kernels.
+test_libraries=(libgtest-dev libgmock-dev libbenchmark-dev relacy-dev spin libboost-context-dev)
 # Soft-RoCE in a virtual machine: tests/rdma/vm.sh.
 virtual_machine=(qemu-system-x86 busybox-static cpio kmod iproute2 ibverbs-providers)
 packages=("${tools[@]}" "${libraries[@]}" "${test_libraries[@]}" "${virtual_machine[@]}")

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/checkpoint/loader.h"
+#include "libcore/device/select.h"
 #include "libcore/drafter/cuda_drafter.h"
 #include "libcore/drafter/cuda_pair_ops.h"
 #include "libcore/drafter/drafter.h"
@@ -28,13 +29,25 @@ struct CudaPairParts {
   std::unique_ptr<CudaPairOps> ops;
 };
 
-// Errors: FindCudaDevices's; kResourceExhausted, kAborted.
+// What a drafter on `cards` tells about itself.
+EngineInfo CudaInfo(const Checkpoint& checkpoint, std::span<const ShardPlan> plans,
+                    const CudaDrafterOptions& options, std::span<const device::DeviceInfo> cards);
+// A kernel table chooses for one kind of card: kUnavailable when `cards` are of another.
+absl::Status CheckKernels(const CudaDrafterOptions& options,
+                          std::span<const device::DeviceInfo> cards);
+
+// Errors: FindCudaDevices's; CheckKernels's; kResourceExhausted, kAborted.
 absl::StatusOr<CudaParts> MakeCudaParts(const Checkpoint& checkpoint,
                                         std::span<const ShardPlan> plans,
                                         const CudaDrafterOptions& options);
 absl::StatusOr<CudaPairParts> MakeCudaPairParts(const Checkpoint& checkpoint,
                                                 std::span<const ShardPlan> plans,
                                                 const CudaDrafterOptions& options);
+
+// MakeCudaDrafter on two cards.
+absl::StatusOr<std::unique_ptr<StepEngine>> MakeCudaPairDrafter(
+    std::unique_ptr<Checkpoint> checkpoint, std::span<const ShardPlan> plans,
+    const CudaDrafterOptions& options);
 
 // The drafter over parts whose op set is `Ops`, perhaps around `setup`, with every graph key
 // recorded. For sources that include drafter-inl.h. Errors: setup's setup_status; Record's.

@@ -1,4 +1,4 @@
-// The only instantiations of the controller over the CUDA op sets.
+// The only instantiation of the controller over the CUDA op set of one card.
 #include <utility>
 
 #include "libcore/base/status_macros.h"
@@ -12,10 +12,8 @@
 
 namespace tp2 {
 
-namespace {
-
-EngineInfo InfoOf(const Checkpoint& checkpoint, std::span<const ShardPlan> plans,
-                  const CudaDrafterOptions& options, const std::vector<device::DeviceInfo>& cards) {
+EngineInfo CudaInfo(const Checkpoint& checkpoint, std::span<const ShardPlan> plans,
+                    const CudaDrafterOptions& options, std::span<const device::DeviceInfo> cards) {
   EngineInfo info;
   info.config = checkpoint.config();
   info.max_positions = options.max_positions;
@@ -31,9 +29,8 @@ EngineInfo InfoOf(const Checkpoint& checkpoint, std::span<const ShardPlan> plans
   return info;
 }
 
-// A table chooses for one kind of card.
 absl::Status CheckKernels(const CudaDrafterOptions& options,
-                          const std::vector<device::DeviceInfo>& cards) {
+                          std::span<const device::DeviceInfo> cards) {
   if (options.kernels == nullptr) return absl::OkStatus();
   for (const device::DeviceInfo& card : cards) {
     TP2_RETURN_IF_ERROR(tuning::CheckCard(options.kernels->table(),
@@ -41,14 +38,6 @@ absl::Status CheckKernels(const CudaDrafterOptions& options,
   }
   return absl::OkStatus();
 }
-
-coll::ProtocolKind ProtocolOf(const CudaDrafterOptions& options) {
-  if (options.kernels == nullptr) return coll::ProtocolKind::kLine;
-  const bool is_ack = options.kernels->protocol() == tuning::PairProtocol::kAck;
-  return is_ack ? coll::ProtocolKind::kAck : coll::ProtocolKind::kLine;
-}
-
-}  // namespace
 
 absl::Status FindCudaDevices(const std::vector<std::string>& device_uuids, int count) {
   return device::SelectDevices(device_uuids, count).status();
@@ -61,7 +50,7 @@ absl::StatusOr<CudaParts> MakeCudaParts(const Checkpoint& checkpoint,
                        device::SelectDevices(options.device_uuids, 1));
   TP2_RETURN_IF_ERROR(CheckKernels(options, cards));
   CudaParts parts;
-  parts.info = InfoOf(checkpoint, plans, options, cards);
+  parts.info = CudaInfo(checkpoint, plans, options, cards);
   TP2_ASSIGN_OR_RETURN(parts.ops, CudaOps::Create(parts.info.config, parts.info.tp,
                                                   options.max_positions, cards.front()));
   parts.ops->set_uses_graphs(options.uses_graphs);
@@ -71,32 +60,11 @@ absl::StatusOr<CudaParts> MakeCudaParts(const Checkpoint& checkpoint,
   return parts;
 }
 
-absl::StatusOr<CudaPairParts> MakeCudaPairParts(const Checkpoint& checkpoint,
-                                                std::span<const ShardPlan> plans,
-                                                const CudaDrafterOptions& options) {
-  TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> cards,
-                       device::SelectDevices(options.device_uuids, 2));
-  TP2_RETURN_IF_ERROR(CheckKernels(options, cards));
-  CudaPairParts parts;
-  parts.info = InfoOf(checkpoint, plans, options, cards);
-  TP2_ASSIGN_OR_RETURN(parts.ops, CudaPairOps::Create(parts.info.config, options.max_positions,
-                                                      {.cards = cards,
-                                                       .protocol = ProtocolOf(options),
-                                                       .timeout_ms = options.timeout_ms,
-                                                       .kernels = options.kernels}));
-  parts.ops->set_uses_graphs(options.uses_graphs);
-  parts.ops->set_joins_products(options.joins_products);
-  return parts;
-}
-
 absl::StatusOr<std::unique_ptr<StepEngine>> MakeCudaDrafter(std::unique_ptr<Checkpoint> checkpoint,
                                                             std::span<const ShardPlan> plans,
                                                             const CudaDrafterOptions& options) {
   if (options.collective == Collective::kPair) {
-    TP2_ASSIGN_OR_RETURN(CudaPairParts parts, MakeCudaPairParts(*checkpoint, plans, options));
-    const CudaPairOps& setup = *parts.ops;
-    return MakeRecordedDrafter(std::move(parts.info), std::move(checkpoint), std::move(parts.ops),
-                               plans, setup);
+    return MakeCudaPairDrafter(std::move(checkpoint), plans, options);
   }
   TP2_ASSIGN_OR_RETURN(CudaParts parts, MakeCudaParts(*checkpoint, plans, options));
   const CudaOps& setup = *parts.ops;

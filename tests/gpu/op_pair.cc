@@ -9,7 +9,6 @@
 #include "libcore/base/check.h"
 #include "libcore/checkpoint/synthetic.h"
 #include "libcore/device/select.h"
-#include "libcore/drafter/cuda_drafter.h"
 #include "libcore/model/synthetic_shape.h"
 
 namespace tp2 {
@@ -44,7 +43,7 @@ std::string SyntheticFolder(const std::string& shape) {
 }
 
 std::string WhyNoGpu() {
-  static const absl::Status found = FindCudaDevices({}, 1);
+  static const absl::Status found = device::SelectDevice("").status();
   return std::string(found.message());
 }
 

@@ -113,7 +113,7 @@ __device__ void ScoreKeys(const AttentionLaunch& args, const KeyRows& keys, int 
 __global__ void __launch_bounds__(kThreads)
     AttentionKernel(const __grid_constant__ AttentionLaunch args) {
   AwaitPredecessor();
-  extern __shared__ float scores[];
+  TP2_DYNAMIC_SHARED(float, scores);
   __shared__ float inverse[kHeads];
   const int row = static_cast<int>(blockIdx.y);
   const int head = static_cast<int>(blockIdx.x) * kHeads;

@@ -90,7 +90,7 @@ template <int kRequests, bool kTwo>
 __global__ void __launch_bounds__(kThreads)
     MarkovKernel(const __grid_constant__ MarkovLaunch args) {
   AwaitPredecessor();
-  extern __shared__ __align__(16) float embedded[];
+  TP2_DYNAMIC_SHARED(float, embedded);
   __shared__ TopTwo warp_best[kWarps][32];
   __shared__ bool is_last;
   constexpr int kSums = kSumCount<kOutputsPerWarp, kRequests>;

@@ -54,13 +54,6 @@ struct GemmShape {
   static constexpr int kSharedBytes = kSlotBytes > kSumBytes ? kSlotBytes : kSumBytes;
 };
 
-__device__ inline void MmaU8S8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-      "{%0,%1,%2,%3};"
-      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // Where the int32 sums of a block's warps meet: shared memory, [item][kSumPitch] of each part.
 struct BlockSums {
   int* high;
@@ -297,7 +290,7 @@ __global__ void __launch_bounds__(GemmShape<K, kMaxGroups>::kThreads,
                                   GemmShape<K, kMaxGroups>::kBlocks)
     IntegerGemmKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
   using Shape = GemmShape<K, kMaxGroups>;
-  extern __shared__ uint4 shared[];
+  TP2_DYNAMIC_SHARED(uint4, shared);
   const LinearJob& job = FetchJob(jobs);
   const int first_output = static_cast<int>(blockIdx.x) * kBlockOutputs;
   if (job.items == 0 || job.matrix.bits != K || job.matrix.codebook != kCodebookMul1 ||

@@ -58,7 +58,7 @@ __device__ void FinishKvRow(const KvFinishLaunch& args, int row, float* k_row, f
 
 // One block per row; dynamic shared memory: the row.
 __global__ void __launch_bounds__(kThreads) KvFinishKernel(const KvFinishLaunch args) {
-  extern __shared__ float k_row[];
+  TP2_DYNAMIC_SHARED(float, k_row);
   __shared__ float segments[kMaxSegments];
   AwaitPredecessor();
   FinishKvRow(args, static_cast<int>(blockIdx.x), k_row, segments);
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kPrepareThreads, 2)
     LatentsKernel(const __grid_constant__ RmsNormLaunch query,
                   const __grid_constant__ LinearJobs jobs, const LinearWorkspace work,
                   const __grid_constant__ KvFinishLaunch kv) {
-  extern __shared__ float k_row[];
+  TP2_DYNAMIC_SHARED(float, k_row);
   __shared__ float segments[kMaxSegments];
   const int row = static_cast<int>(blockIdx.x);
   const bool is_query = blockIdx.y == 0;

@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 
 #include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/ptx.cuh"
 
 namespace tp2::cuda {
 
@@ -29,17 +30,6 @@ void Launch(const Queue& queue, void (*kernel)(Parameters...), dim3 grid, unsign
   config.attrs = &overlap;
   config.numAttrs = queue.overlaps ? 1 : 0;
   cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
-}
-
-__device__ inline void AwaitPredecessor() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-// Asks for the cache line of `address`, which will be read behind AwaitPredecessor.
-__device__ inline void Prefetch(const void* address) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 }  // namespace tp2::cuda

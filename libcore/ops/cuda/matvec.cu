@@ -72,7 +72,7 @@ template <int kOut, int kRows>
 __global__ void __launch_bounds__(kThreads, kGroupedBlocks)
     GroupedOutputKernel(const __grid_constant__ GroupedOutputLaunch args) {
   constexpr int kSums = kSumCount<kOut, kRows>;
-  extern __shared__ float4 tile_memory[];
+  TP2_DYNAMIC_SHARED(float4, tile_memory);
   SweepTile<kRows>* const tiles = reinterpret_cast<SweepTile<kRows>*>(tile_memory);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int first =
@@ -199,7 +199,7 @@ constexpr int kRouterSums = kSumCount<1, kRowChunk>;
 // its rows' experts. Dynamic shared memory: the segments' sums [segment][kRouterSums], then 2 *
 // experts values per warp.
 __global__ void RouterKernel(const __grid_constant__ RouterLaunch args) {
-  extern __shared__ float router_sums[];
+  TP2_DYNAMIC_SHARED(float, router_sums);
   __shared__ bool is_last;
   constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
   const int expert = static_cast<int>(blockIdx.x);
@@ -241,7 +241,7 @@ __global__ void RouterKernel(const __grid_constant__ RouterLaunch args) {
 // One block per (request, row), one warp per segment. Dynamic shared memory: the collapsed row and
 // the fed token's embedding, side by side.
 __global__ void ConfidenceKernel(const __grid_constant__ ConfidenceLaunch args) {
-  extern __shared__ __align__(16) float joined[];
+  TP2_DYNAMIC_SHARED(float, joined);
   __shared__ float sums[32];
   constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
   const int columns = args.weight.columns;

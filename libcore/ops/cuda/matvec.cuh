@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "libcore/math/fp8.h"
+#include "libcore/ops/cuda/ptx.cuh"
 #include "libcore/ops/cuda/warp.cuh"
 
 namespace tp2::cuda {
@@ -61,36 +62,24 @@ struct Fp8Form {
                           : quarter == 2 ? raw.bits.z
                                          : raw.bits.w;
 #if __CUDA_ARCH__ >= 890
-    WidenPair(static_cast<uint16_t>(four & 0xFFFFu), w[0], w[1]);
-    WidenPair(static_cast<uint16_t>(four >> 16), w[2], w[3]);
+    WidenHalves(HalvesOfE4m3(four), w[0], w[1]);
+    WidenHalves(HalvesOfE4m3(four >> 16), w[2], w[3]);
 #pragma unroll
     for (int i = 0; i < 4; ++i) w[i] = w[i] * raw.scale;
 #else
-    WidenPair(__byte_perm(four, 0, 0x1404), w[0], w[1]);
-    WidenPair(__byte_perm(four, 0, 0x3424), w[2], w[3]);
+    WidenHalves(SmallHalves(__byte_perm(four, 0, 0x1404)), w[0], w[1]);
+    WidenHalves(SmallHalves(__byte_perm(four, 0, 0x3424)), w[2], w[3]);
 #pragma unroll
     for (int i = 0; i < 4; ++i) w[i] = (w[i] * 256.0f) * raw.scale;
 #endif
   }
 
  private:
-#if __CUDA_ARCH__ >= 890
-  __device__ static void WidenPair(uint16_t codes, float& low, float& high) {
-    asm("{.reg .b32 h; .reg .f16 a, b; cvt.rn.f16x2.e4m3x2 h, %2; mov.b32 {a, b}, h; "
-        "cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
-        : "=f"(low), "=f"(high)
-        : "h"(codes));
-  }
-#else
   // Two codes in the upper bytes of halves. Their fields moved to fp16's places are the value times
   // 2^-8, exactly, subnormals too.
-  __device__ static void WidenPair(uint32_t codes, float& low, float& high) {
-    const uint32_t halves = (codes & 0x80008000u) | ((codes & 0x7F007F00u) >> 1);
-    asm("{.reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
-        : "=f"(low), "=f"(high)
-        : "r"(halves));
+  __device__ static uint32_t SmallHalves(uint32_t codes) {
+    return (codes & 0x80008000u) | ((codes & 0x7F007F00u) >> 1);
   }
-#endif
 };
 
 constexpr int PowerOfTwoAtLeast(int n) { return n <= 1 ? 1 : 2 * PowerOfTwoAtLeast((n + 1) / 2); }

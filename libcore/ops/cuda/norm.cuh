@@ -2,6 +2,7 @@
 #pragma once
 
 #include "libcore/math/transcendental.h"
+#include "libcore/ops/cuda/ptx.cuh"
 #include "libcore/ops/cuda/warp.cuh"
 
 namespace tp2::cuda {
@@ -45,7 +46,7 @@ __device__ inline float4 Normed(const DeviceHalf16& weight, int k, const float4&
 __device__ inline void PrefetchWeights(const DeviceHalf16& weight) {
   for (int k = static_cast<int>(threadIdx.x) * 64; k < weight.columns;
        k += static_cast<int>(blockDim.x) * 64) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(weight.bits + k));
+    Prefetch(weight.bits + k);
   }
 }
 

@@ -151,7 +151,7 @@ __device__ void UpdateFour(const MixCoefficients& mix, const Bf16* y, Bf16* stre
 // One block per row of the streams. Dynamic shared memory: the collapsed row.
 __global__ void __launch_bounds__(kEnterThreads, 1)
     EnterKernel(const __grid_constant__ EnterLaunch args) {
-  extern __shared__ __align__(16) float collapsed_row[];
+  TP2_DYNAMIC_SHARED(float, collapsed_row);
   __shared__ float segments[kMaxSegments];
   PrefetchWeights(args.norm);
   AwaitPredecessor();

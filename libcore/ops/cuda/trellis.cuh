@@ -13,6 +13,8 @@
 
 #include <cstdint>
 
+#include "libcore/ops/cuda/ptx.cuh"
+
 namespace tp2::cuda {
 
 inline constexpr int kUnitInputs = 64;
@@ -90,13 +92,9 @@ __device__ inline void TileStates(const LaneUnit<K>& unit, int tile, uint32_t in
   for (int j = 0; j < 8; ++j) {
     const int begin = (j + 1) * K;  // of the 16 bits in the window
     const uint32_t word = window[begin / 16];
-    // To a whole byte by a multiplication, beside the logic pipe that bounds this loop; the
-    // assembly keeps the compiler from making shift and mask of it. States of one word that are a
+    // To a whole byte, beside the logic pipe that bounds this loop. States of one word that are a
     // byte apart share it.
-    uint32_t aligned = word;
-    if (begin % 8 != 0) {
-      asm("mul.lo.u32 %0, %1, %2;" : "=r"(aligned) : "r"(word), "r"(1u << (begin % 8)));
-    }
+    const uint32_t aligned = begin % 8 == 0 ? word : ShiftByMultiplying(word, begin % 8);
     states[j] = begin % 16 < 8 ? aligned >> 16 : __byte_perm(aligned, 0, 0x4421);
   }
 }
