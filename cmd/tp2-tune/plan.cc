@@ -69,7 +69,7 @@ std::string PlanText(const LaunchList& launches, const tuning::CardKind& card,
   }
   return absl::StrCat("# tp2-tune plan  ", card.name, "  sm_", card.sm, "  ", card.multiprocessors,
                       " SM\n# routed experts are not split over K: their ",
-                      "many short jobs fill the card\n", text, "# ", key_count, " keys, ",
+                      "kernels have no such choice\n", text, "# ", key_count, " keys, ",
                       choice_count, " candidates\n");
 }
 
