@@ -39,8 +39,8 @@ ctest_folder() {
     --output-on-failure --label-exclude 'gpu|pair|bench|tidy' "$@"
 }
 
-# Once more when gcc 12's thread sanitizer failed a check of its own, which it rarely does in a join,
-# and had nothing to report of ours.
+# Once more when gcc 12's thread sanitizer failed a check of its own (rarely, in a join) and had
+# nothing to report of ours.
 repeat_after_sanitizer() {
   local folder=$1 log=$2
   shift 2
