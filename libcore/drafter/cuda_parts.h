@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "libcore/base/status_macros.h"
@@ -32,11 +33,12 @@ struct CudaPairParts {
 // What a drafter on `cards` tells about itself.
 EngineInfo CudaInfo(const Checkpoint& checkpoint, std::span<const ShardPlan> plans,
                     const CudaDrafterOptions& options, std::span<const device::DeviceInfo> cards);
-// A kernel table chooses for one kind of card: kUnavailable when `cards` are of another.
-absl::Status CheckKernels(const CudaDrafterOptions& options,
-                          std::span<const device::DeviceInfo> cards);
+// The `count` cards that the options ask for. Errors: FindCudaDevices's; kUnavailable when they are
+// of another kind than the kernel table chooses for.
+absl::StatusOr<std::vector<device::DeviceInfo>> SelectCards(const CudaDrafterOptions& options,
+                                                            int count);
 
-// Errors: FindCudaDevices's; CheckKernels's; kResourceExhausted, kAborted.
+// Errors: SelectCards's; kResourceExhausted, kAborted.
 absl::StatusOr<CudaParts> MakeCudaParts(const Checkpoint& checkpoint,
                                         std::span<const ShardPlan> plans,
                                         const CudaDrafterOptions& options);

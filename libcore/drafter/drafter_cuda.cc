@@ -29,14 +29,16 @@ EngineInfo CudaInfo(const Checkpoint& checkpoint, std::span<const ShardPlan> pla
   return info;
 }
 
-absl::Status CheckKernels(const CudaDrafterOptions& options,
-                          std::span<const device::DeviceInfo> cards) {
-  if (options.kernels == nullptr) return absl::OkStatus();
+absl::StatusOr<std::vector<device::DeviceInfo>> SelectCards(const CudaDrafterOptions& options,
+                                                            int count) {
+  TP2_ASSIGN_OR_RETURN(std::vector<device::DeviceInfo> cards,
+                       device::SelectDevices(options.device_uuids, count));
+  if (options.kernels == nullptr) return cards;
   for (const device::DeviceInfo& card : cards) {
     TP2_RETURN_IF_ERROR(tuning::CheckCard(options.kernels->table(),
                                           {card.name, card.capability, card.multiprocessors}));
   }
-  return absl::OkStatus();
+  return cards;
 }
 
 absl::Status FindCudaDevices(const std::vector<std::string>& device_uuids, int count) {
@@ -46,9 +48,7 @@ absl::Status FindCudaDevices(const std::vector<std::string>& device_uuids, int c
 absl::StatusOr<CudaParts> MakeCudaParts(const Checkpoint& checkpoint,
                                         std::span<const ShardPlan> plans,
                                         const CudaDrafterOptions& options) {
-  TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> cards,
-                       device::SelectDevices(options.device_uuids, 1));
-  TP2_RETURN_IF_ERROR(CheckKernels(options, cards));
+  TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> cards, SelectCards(options, 1));
   CudaParts parts;
   parts.info = CudaInfo(checkpoint, plans, options, cards);
   TP2_ASSIGN_OR_RETURN(parts.ops, CudaOps::Create(parts.info.config, parts.info.tp,

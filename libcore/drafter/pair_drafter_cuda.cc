@@ -21,9 +21,7 @@ coll::ProtocolKind ProtocolOf(const CudaDrafterOptions& options) {
 absl::StatusOr<CudaPairParts> MakeCudaPairParts(const Checkpoint& checkpoint,
                                                 std::span<const ShardPlan> plans,
                                                 const CudaDrafterOptions& options) {
-  TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> cards,
-                       device::SelectDevices(options.device_uuids, 2));
-  TP2_RETURN_IF_ERROR(CheckKernels(options, cards));
+  TP2_ASSIGN_OR_RETURN(const std::vector<device::DeviceInfo> cards, SelectCards(options, 2));
   CudaPairParts parts;
   parts.info = CudaInfo(checkpoint, plans, options, cards);
   TP2_ASSIGN_OR_RETURN(parts.ops, CudaPairOps::Create(parts.info.config, options.max_positions,

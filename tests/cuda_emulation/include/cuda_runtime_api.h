@@ -79,12 +79,6 @@ T atomicMax(T* at, T value) {
   *at = std::max(old, value);
   return old;
 }
-template <class T>
-T atomicCAS(T* at, T expected, T value) {
-  const T old = *at;
-  if (old == expected) *at = value;
-  return old;
-}
 
 // Bits and conversions.
 inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
