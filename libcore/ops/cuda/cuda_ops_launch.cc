@@ -447,6 +447,7 @@ void CudaOps::Markov(int rank, const MarkovArgs& args) {
                       .requests = args.requests,
                       .wants_second = args.wants_second,
                       .is_reversed = std::exchange(is_reversed_, !is_reversed_),
+                      .multiprocessors = multiprocessors_,
                       .best = args.best,
                       .bias = args.bias,
                       .block_best = block_best_.data(),

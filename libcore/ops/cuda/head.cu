@@ -1,4 +1,6 @@
 // Behind the head: Markov bias and best two of the vocabulary, their exchange between ranks.
+#include <algorithm>
+
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/matvec.cuh"
@@ -38,9 +40,10 @@ struct BestOf {
 
 // score = base + bf16(term) into best.
 template <bool kTwo>
-__device__ void TakeScore(const MarkovLaunch& args, int request, int v, float term, TopTwo& best) {
+__device__ void TakeScore(const MarkovLaunch& args, int request, int v, float base, float term,
+                          TopTwo& best) {
   if (args.bias != nullptr) args.bias[static_cast<int64_t>(request) * args.head.rows + v] = term;
-  const float score = args.base[request * args.base_stride + v] + RoundToBf16(term);
+  const float score = base + RoundToBf16(term);
   if (score != score) {
     LatchError(args.error, KernelError::kMarkovNan);
     return;
@@ -82,44 +85,75 @@ __device__ void MergeBlocks(const MarkovLaunch& args, TopTwo (*warp_best)[32]) {
   args.best[request] = merged;
 }
 
+// The lane's weights of a warp's group of vocabulary rows, one sweep of the columns.
+struct GroupWeights {
+  Half16Form::Raw raw[kOutputsPerWarp];
+
+  __device__ void Load(const Half16Form& form, int first, int vocab, int k) {
+    if (first >= vocab || k >= form.columns) return;
+#pragma unroll
+    for (int o = 0; o < kOutputsPerWarp; ++o) raw[o] = form.Load(min(first + o, vocab - 1), k);
+  }
+};
+
+// Blocks of a multiprocessor that registers leave room for; a grid is one wave of them, since each
+// wave waits for the embedded tokens anew.
+constexpr int MarkovBlocksPerMultiprocessor(int requests) { return requests == 1 ? 3 : 2; }
+
 // Each warp takes groups of 8 vocabulary rows; a lane keeps the best two of the (row, request) sums
-// that end up in it. block_best[block][request]. Dynamic shared memory: the embedded previous
-// tokens [requests][rank].
+// that end up in it. A group's first weights are requested as soon as the last group's are used,
+// before its sums meet. block_best[block][request]. Dynamic shared memory: the embedded previous
+// tokens [requests][rank]; rank <= kReduceSegment.
 // BITS: the order of (score, token) is total, so the order of merging cannot matter.
 template <int kRequests, bool kTwo>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, MarkovBlocksPerMultiprocessor(kRequests))
     MarkovKernel(const __grid_constant__ MarkovLaunch args) {
-  AwaitPredecessor();
   TP2_DYNAMIC_SHARED(float, embedded);
   __shared__ TopTwo warp_best[kWarps][32];
   __shared__ bool is_last;
   constexpr int kSums = kSumCount<kOutputsPerWarp, kRequests>;
+  constexpr int kSweep = kReduceLanes * Half16Form::kWidth;
   const int columns = args.embed.columns;
+  const Half16Form form = {args.head.bits, args.head.is_fp16, columns};
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int k = lane * Half16Form::kWidth;
+  const int vocab = args.head.rows;
+  const int groups = (vocab + kOutputsPerWarp - 1) / kOutputsPerWarp;
+  const int stride = static_cast<int>(gridDim.x) * kWarps;
+  int group = static_cast<int>(blockIdx.x) * kWarps + warp;
+  const auto first_of = [&](int g) {
+    return kOutputsPerWarp * (args.is_reversed && g < groups ? groups - 1 - g : g);
+  };
+  GroupWeights weights = {};
+  weights.Load(form, first_of(group), vocab, k);
+  AwaitPredecessor();
   for (int i = threadIdx.x; i < args.requests * columns; i += kThreads) {
     const int64_t token = args.previous[i / columns * args.previous_stride];
     embedded[i] = Half16At(args.embed, token * columns + i % columns);
   }
   __syncthreads();
-  const Half16Form form = {args.head.bits, args.head.is_fp16, columns};
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
   const int request = WarpSumIndex<kSums>() % kRequests;
   const int output = WarpSumIndex<kSums>() / kRequests;
   const bool takes = WarpSumIsMain<kSums>() && request < args.requests;
-  const int vocab = args.head.rows;
   TopTwo best = {kNoScore, kNoScore};
-  const int groups = (vocab + kOutputsPerWarp - 1) / kOutputsPerWarp;
-  for (int group = static_cast<int>(blockIdx.x) * kWarps + warp; group < groups;
-       group += static_cast<int>(gridDim.x) * kWarps) {
-    const int first = kOutputsPerWarp * (args.is_reversed ? groups - 1 - group : group);
-    int rows[kOutputsPerWarp];
-#pragma unroll
-    for (int o = 0; o < kOutputsPerWarp; ++o) rows[o] = min(first + o, vocab - 1);
-    const float term =
-        WarpDots<kOutputsPerWarp, kRequests>(form, columns, rows, embedded, columns, args.requests);
-    if (takes && first + output < vocab) {
-      TakeScore<kTwo>(args, request, first + output, term, best);
+  for (; group < groups; group += stride) {
+    const int first = first_of(group);
+    const int v = first + output;
+    const bool is_taken = takes && v < vocab;
+    const float base = is_taken ? args.base[request * args.base_stride + v] : 0.0f;
+    float sums[kSums] = {};
+#pragma unroll 1
+    for (int sweep = 0; sweep < columns; sweep += kSweep) {
+      if (sweep > 0) weights.Load(form, first, vocab, sweep + k);
+      if (sweep + k < columns) {
+        AddRaw<kOutputsPerWarp, kRequests>(form, weights.raw, embedded, columns, args.requests,
+                                           sweep + k, sums);
+      }
     }
+    weights.Load(form, first_of(group + stride), vocab, k);
+    const float term = WarpSumMany(sums);
+    if (is_taken) TakeScore<kTwo>(args, request, v, base, term, best);
   }
   warp_best[warp][lane] = best;
   __syncthreads();
@@ -164,26 +198,28 @@ __global__ void ExchangeKernel(const __grid_constant__ ExchangeLaunch args) {
 
 namespace {
 
-template <bool kTwo>
+template <int kRequests, bool kTwo>
 void LaunchMarkovOf(const MarkovLaunch& args, const Queue& queue) {
   const int per_block = kWarps * kOutputsPerWarp;
   const int needed = (args.head.rows + per_block - 1) / per_block;
-  const int blocks = needed < kMarkovBlocks ? needed : kMarkovBlocks;
+  const int wave = MarkovBlocksPerMultiprocessor(kRequests) * args.multiprocessors;
+  const int blocks = std::min({needed, wave, kMarkovBlocks});
   const size_t shared_bytes = sizeof(float) * args.requests * args.embed.columns;
-  if (args.requests == 1) {
-    Launch(queue, MarkovKernel<1, kTwo>, blocks, kThreads, shared_bytes, args);
-  } else if (args.requests == 2) {
-    Launch(queue, MarkovKernel<2, kTwo>, blocks, kThreads, shared_bytes, args);
-  } else {
-    Launch(queue, MarkovKernel<4, kTwo>, blocks, kThreads, shared_bytes, args);
-  }
+  Launch(queue, MarkovKernel<kRequests, kTwo>, blocks, kThreads, shared_bytes, args);
+}
+
+template <bool kTwo>
+void LaunchMarkovFor(const MarkovLaunch& args, const Queue& queue) {
+  if (args.requests == 1) return LaunchMarkovOf<1, kTwo>(args, queue);
+  if (args.requests == 2) return LaunchMarkovOf<2, kTwo>(args, queue);
+  LaunchMarkovOf<4, kTwo>(args, queue);
 }
 
 }  // namespace
 
 void LaunchMarkov(const MarkovLaunch& args, const Queue& queue) {
-  if (args.wants_second) return LaunchMarkovOf<true>(args, queue);
-  LaunchMarkovOf<false>(args, queue);
+  if (args.wants_second) return LaunchMarkovFor<true>(args, queue);
+  LaunchMarkovFor<false>(args, queue);
 }
 
 void LaunchExchange(const ExchangeLaunch& args, const Queue& queue) {

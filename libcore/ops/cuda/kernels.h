@@ -196,7 +196,8 @@ struct MarkovLaunch {
   int vocab_begin;
   int requests;
   bool wants_second;
-  bool is_reversed;  // from the last row to the first
+  bool is_reversed;     // from the last row to the first
+  int multiprocessors;  // of the card
   TopTwo* best;
   float* bias;
   TopTwo* block_best;
