@@ -295,6 +295,7 @@ void CudaOps::GroupedOutput(int rank, const GroupedOutputArgs& args) {
                                .groups = args.groups,
                                .inputs = inputs,
                                .outputs = outputs,
+                               .multiprocessors = multiprocessors_,
                                .z = args.z},
                               queue());
   } else {

@@ -159,6 +159,7 @@ struct GroupedOutputLaunch {
   const float* scale;
   int block;
   int rows, groups, inputs, outputs;
+  int multiprocessors;  // of the card
   float* z;
 };
 void LaunchGroupedOutput(const GroupedOutputLaunch& args, const Queue& queue);

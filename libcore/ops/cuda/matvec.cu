@@ -10,7 +10,7 @@
 namespace tp2::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 constexpr int kRowChunk = 5;
 
@@ -36,16 +36,25 @@ struct SweepTile {
   }
 };
 
+// The lane's weights of kOut rows, one sweep; the rows lie in one block of scales.
+template <int kOut>
+struct SweepWeights {
+  uint4 bits[kOut];
+  float scale;
+};
+
 // Adds one sweep: sums[o][r] of the lane.
 template <int kOut, int kRows>
-__device__ void AddSweep(const Fp8Form& form, const Fp8Form::Raw (&raw)[kOut],
+__device__ void AddSweep(const Fp8Form& form, const SweepWeights<kOut>& weights,
                          const SweepTile<kRows>& tile, float (&sums)[kOut][kRows]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int quarter = 0; quarter < 4; ++quarter) {
     float w[kOut][4];
 #pragma unroll
-    for (int o = 0; o < kOut; ++o) form.Decode(raw[o], quarter, w[o]);
+    for (int o = 0; o < kOut; ++o) {
+      form.Decode({weights.bits[o], weights.scale}, quarter, w[o]);
+    }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const float4 values = tile.pieces[r][quarter][lane];
@@ -60,63 +69,75 @@ __device__ void AddSweep(const Fp8Form& form, const Fp8Form::Raw (&raw)[kOut],
   }
 }
 
+// The copy of a segment's sweeps is waited for in parts, so that sums begin with the first.
+constexpr int kCopyParts = 4;
+constexpr int kSweepsPerPart = kSweepsPerSegment / kCopyParts;
+
+// Until the calling thread's copies of parts 0 .. part have arrived.
+__device__ inline void AwaitPart(int part) {
+  switch (part) {
+    case 0:
+      return __pipeline_wait_prior(kCopyParts - 1);
+    case 1:
+      return __pipeline_wait_prior(kCopyParts - 2);
+    case 2:
+      return __pipeline_wait_prior(kCopyParts - 3);
+    default:
+      return __pipeline_wait_prior(0);
+  }
+}
+
 // Grid: x = chunks of kRows rows, y = outputs, z = groups: chunks that share weights run together.
 // The block's warps share the rows of x, a segment of them at a time. kOut divides the side of a
-// block of scales. Dynamic shared memory: kSweepsPerSegment tiles.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-constexpr int kGroupedBlocks = 1;  // more do not fit into shared memory
-#else
-constexpr int kGroupedBlocks = 2;
-#endif
+// block of scales. Dynamic shared memory: kSweepsPerSegment tiles, of one block a multiprocessor.
 template <int kOut, int kRows>
-__global__ void __launch_bounds__(kThreads, kGroupedBlocks)
+__global__ void __launch_bounds__(kThreads, 1)
     GroupedOutputKernel(const __grid_constant__ GroupedOutputLaunch args) {
   constexpr int kSums = kSumCount<kOut, kRows>;
   TP2_DYNAMIC_SHARED(float4, tile_memory);
   SweepTile<kRows>* const tiles = reinterpret_cast<SweepTile<kRows>*>(tile_memory);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int first =
-      (static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32) * kOut;
+  // Outputs are whole blocks of kOut; warps past the last repeat it.
+  const int first = min(
+      (static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32) * kOut,
+      args.outputs - kOut);
   const int group = static_cast<int>(blockIdx.z);
   const int row = static_cast<int>(blockIdx.x) * kRows;
   const int row_count = min(kRows, args.rows - row);
-  int rows[kOut];
-#pragma unroll
-  for (int o = 0; o < kOut; ++o) {
-    rows[o] = group * args.outputs + min(first + o, args.outputs - 1);
-  }
   const Fp8Form form = {args.weights, args.scale, args.block, args.inputs};
   const int64_t x_stride = static_cast<int64_t>(args.groups) * args.inputs;
   const float* x = args.o + row * x_stride + static_cast<int64_t>(group) * args.inputs;
-  const auto load = [&](int k, Fp8Form::Raw(&raw)[kOut]) {
+  const int first_row = group * args.outputs + first;
+  const Fp8E4m3* row_weights = args.weights + static_cast<int64_t>(first_row) * args.inputs;
+  const float* row_scales = args.scale + first_row / args.block * (args.inputs / args.block);
+  const auto load = [&](int k, SweepWeights<kOut>& weights) {
     if (k >= args.inputs) return;
 #pragma unroll
     for (int o = 0; o < kOut; ++o) {
-      raw[o] = form.Load(rows[o], k);
-      // kOut rows from a multiple of kOut lie in one block of scales: one register for all.
-      raw[o].scale = raw[0].scale;
+      weights.bits[o] = *reinterpret_cast<const uint4*>(row_weights + o * args.inputs + k);
     }
+    weights.scale = row_scales[k / args.block];
   };
   float total = 0.0f;
-  Fp8Form::Raw next[kOut] = {};
+  SweepWeights<kOut> next = {};
   load(lane * Fp8Form::kWidth, next);
   AwaitPredecessor();
   for (int segment = 0; segment < args.inputs; segment += kReduceSegment<Fp8Form::kWidth>) {
     __syncthreads();
     for (int i = 0; i < kSweepsPerSegment; ++i) {
       tiles[i].Copy(x, x_stride, row_count, segment + i * kSweepInputs, args.inputs);
+      if (i % kSweepsPerPart == kSweepsPerPart - 1) __pipeline_commit();
     }
-    __pipeline_commit();
-    __pipeline_wait_prior(0);
-    __syncthreads();
     float sums[kOut][kRows] = {};
     for (int i = 0; i < kSweepsPerSegment; ++i) {
+      if (i % kSweepsPerPart == 0) {
+        AwaitPart(i / kSweepsPerPart);
+        __syncthreads();
+      }
       const int k = segment + i * kSweepInputs + lane * Fp8Form::kWidth;
-      Fp8Form::Raw raw[kOut];
-#pragma unroll
-      for (int o = 0; o < kOut; ++o) raw[o] = next[o];
+      const SweepWeights<kOut> weights = next;
       load(k + kSweepInputs, next);
-      if (k < args.inputs) AddSweep(form, raw, tiles[i], sums);
+      if (k < args.inputs) AddSweep(form, weights, tiles[i], sums);
     }
     float flat[kSums] = {};
 #pragma unroll
@@ -129,7 +150,7 @@ __global__ void __launch_bounds__(kThreads, kGroupedBlocks)
   }
   const int o = first + WarpSumIndex<kSums>() / kRows;
   const int r = WarpSumIndex<kSums>() % kRows;
-  if (!WarpSumIsMain<kSums>() || o >= min(first + kOut, args.outputs) || r >= row_count) return;
+  if (!WarpSumIsMain<kSums>() || o >= first + kOut || r >= row_count) return;
   args.z[(static_cast<int64_t>(row + r) * args.groups + group) * args.outputs + o] = total;
 }
 
@@ -278,7 +299,6 @@ int ThreadsForSegments(int columns) {
   return 32 * ((columns + kSegment - 1) / kSegment);
 }
 
-constexpr int kOutputsPerWarp = 4;
 constexpr size_t kTileBytes = kSweepsPerSegment * sizeof(SweepTile<kRowChunk>);
 
 unsigned ChunksOf(int rows) { return static_cast<unsigned>((rows + kRowChunk - 1) / kRowChunk); }
@@ -286,11 +306,18 @@ unsigned ChunksOf(int rows) { return static_cast<unsigned>((rows + kRowChunk - 1
 }  // namespace
 
 void LaunchGroupedOutput(const GroupedOutputLaunch& args, const Queue& queue) {
-  constexpr int kBlockOutputs = kWarps * kOutputsPerWarp;
-  const dim3 grid(ChunksOf(args.rows),
-                  static_cast<unsigned>((args.outputs + kBlockOutputs - 1) / kBlockOutputs),
-                  static_cast<unsigned>(args.groups));
-  Launch(queue, GroupedOutputKernel<kOutputsPerWarp, kRowChunk>, grid, kThreads, kTileBytes, args);
+  const auto grid_of = [&args](int outputs_per_warp) {
+    const int per_block = kWarps * outputs_per_warp;
+    return dim3(ChunksOf(args.rows),
+                static_cast<unsigned>((args.outputs + per_block - 1) / per_block),
+                static_cast<unsigned>(args.groups));
+  };
+  // Four outputs share what a warp reads of x; too few blocks for the card are worse.
+  const dim3 grid = grid_of(4);
+  if (static_cast<int>(grid.x * grid.y * grid.z) * 4 >= args.multiprocessors * 3) {
+    return Launch(queue, GroupedOutputKernel<4, kRowChunk>, grid, kThreads, kTileBytes, args);
+  }
+  Launch(queue, GroupedOutputKernel<2, kRowChunk>, grid_of(2), kThreads, kTileBytes, args);
 }
 
 void LaunchRouter(const RouterLaunch& args, const Queue& queue) {
@@ -309,8 +336,12 @@ void LaunchConfidence(const ConfidenceLaunch& args, const Queue& queue) {
 cudaError_t PreloadMatVec() {
 #define TP2_MATVEC
 #include "libcore/ops/cuda/kernel_list.inc"
-  return cudaFuncSetAttribute(GroupedOutputKernel<kOutputsPerWarp, kRowChunk>,
-                              cudaFuncAttributeMaxDynamicSharedMemorySize, kTileBytes);
+  for (const auto kernel : {GroupedOutputKernel<2, kRowChunk>, GroupedOutputKernel<4, kRowChunk>}) {
+    const cudaError_t error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kTileBytes);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace tp2::cuda
