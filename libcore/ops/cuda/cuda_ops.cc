@@ -127,20 +127,25 @@ absl::Status CudaOps::BuildExpertBuffers() {
   const int64_t few = cuda::kFewJobs * cuda::GroupsOf(cuda::kRowsPerPass) + 1;
   const int64_t groups = std::max<int64_t>(few, 2 * group_capacity() + 1);
   const int64_t rows = std::max<int64_t>(2 * items, cuda::kFewJobs * cuda::kRowsPerPass);
-  TP2_RETURN_IF_ERROR(
-      main_.Allocate(2 * groups * widest, cuda::kRowsPerGroup * groups * widest, rows));
-  return side_.Allocate(2 * groups * widest, cuda::kRowsPerGroup * groups * widest, rows);
+  Workspace::Counts counts = {.quanta = 2 * groups * widest,
+                              .halves = cuda::kRowsPerGroup * groups * widest,
+                              .items = rows,
+                              .sums = int64_t{cuda::kRowsPerPass} * tuning::kMaxSplitOutputs,
+                              .arrivals = tuning::kMaxSplitOutputs / tuning::kBlockOutputs};
+  TP2_RETURN_IF_ERROR(side_.Allocate(counts));
+  const int64_t routed_outputs = std::max(2 * jobs * channels, cuda::kMaxHalves * jobs * dim);
+  counts.sums = std::max(counts.sums, cuda::kRowsPerGroup * routed_outputs);
+  counts.arrivals = std::max(counts.arrivals, routed_outputs / 128);
+  return main_.Allocate(counts);
 }
 
-absl::Status CudaOps::Workspace::Allocate(int64_t quanta_count, int64_t half_count,
-                                          int64_t item_count) {
-  TP2_RETURN_IF_ERROR(AllocateInto(quanta, quanta_count));
-  TP2_RETURN_IF_ERROR(AllocateInto(halves, half_count));
-  TP2_RETURN_IF_ERROR(AllocateInto(row_sums, item_count));
-  TP2_RETURN_IF_ERROR(AllocateInto(scales, item_count));
-  constexpr int kOutputs = tuning::kMaxSplitOutputs;
-  TP2_RETURN_IF_ERROR(AllocateInto(partial_sums, int64_t{cuda::kRowsPerPass} * kOutputs));
-  return AllocateInto(arrivals, kOutputs / tuning::kBlockOutputs);
+absl::Status CudaOps::Workspace::Allocate(const Counts& counts) {
+  TP2_RETURN_IF_ERROR(AllocateInto(quanta, counts.quanta));
+  TP2_RETURN_IF_ERROR(AllocateInto(halves, counts.halves));
+  TP2_RETURN_IF_ERROR(AllocateInto(row_sums, counts.items));
+  TP2_RETURN_IF_ERROR(AllocateInto(scales, counts.items));
+  TP2_RETURN_IF_ERROR(AllocateInto(partial_sums, counts.sums));
+  return AllocateInto(arrivals, counts.arrivals);
 }
 
 cuda::LinearWorkspace CudaOps::Workspace::view() {

@@ -191,10 +191,12 @@ class CudaOps {
                 const cuda::LinearWorkspace& work, const cuda::Queue& queue);
   void EnqueueMix(const MixArgs<Bf16>& args, const cuda::Queue& queue);
   cuda::KvFinishLaunch KvLaunchOf(const KvFinishArgs<Bf16>& args) const;
-  void RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs);
+  void RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs, int k);
   void RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args);
   // Parts of K for the products of one width among `block_count` blocks of outputs in one launch.
   int SplitsOf(const tuning::ProductKey& key, int block_count) const;
+  // The same for the routed experts' jobs, of which about half have rows.
+  int RoutedSplitsOf(int k, int block_count) const;
 
   // Work beside the main stream: Fork lets it start behind what is enqueued so far, Join makes what
   // is enqueued later wait for it.
@@ -252,7 +254,10 @@ class CudaOps {
     Buffer<unsigned long long> partial_sums;
     Buffer<unsigned int> arrivals;
 
-    absl::Status Allocate(int64_t quanta_count, int64_t half_count, int64_t item_count);
+    struct Counts {
+      int64_t quanta, halves, items, sums, arrivals;
+    };
+    absl::Status Allocate(const Counts& counts);
     cuda::LinearWorkspace view();
   };
   Workspace main_, side_;

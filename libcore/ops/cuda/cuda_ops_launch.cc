@@ -21,6 +21,15 @@ int CudaOps::SplitsOf(const tuning::ProductKey& key, int block_count) const {
   return chosen.value_or(tuning::SafeSplits(key.k, block_count, multiprocessors_));
 }
 
+// Small blocks, six on a multiprocessor. One alone at the end takes as long as a wave, so there are
+// twice as many as fit, of at least two 128-blocks.
+int CudaOps::RoutedSplitsOf(int k, int block_count) const {
+  constexpr int kBlocksPerMultiprocessor = 6;
+  const int used_blocks = std::max(1, block_count / 2);
+  const int wanted = 2 * kBlocksPerMultiprocessor * multiprocessors_ / used_blocks;
+  return std::max(1, std::min(wanted, k / 256));
+}
+
 // Products of jobs that have one k. `matrices`: theirs, for what the launches are to hold.
 void CudaOps::Multiply(const cuda::LinearJobs& jobs,
                        std::span<const exl3::MatrixView* const> matrices,
@@ -331,11 +340,12 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
 
 // The routed experts' products: one launch per width that the stage's experts have; a job of
 // another width leaves at once.
-void CudaOps::RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs) {
+void CudaOps::RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs, int k) {
   cuda::LaunchPrepareRows(jobs, main_.view(), queue());
-  for (const int bits : table.bits) {
-    cuda::LaunchIntegerGemm(bits, jobs, main_.view(), 1, queue());
-  }
+  cuda::LinearWorkspace work = main_.view();
+  work.rows_per_job = cuda::kRowsPerGroup;
+  const int splits = RoutedSplitsOf(k, jobs.max_outputs / 128 * jobs.job_count);
+  for (const int bits : table.bits) cuda::LaunchIntegerGemm(bits, jobs, work, splits, queue());
   if (table.has_half) cuda::LaunchHalfGemm(jobs, main_.view(), queue());
 }
 
@@ -414,11 +424,11 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   products.max_items = std::min(args.rows, cuda::kRowsPerGroup);
   products.max_outputs = route.channels;
   products.swiglu_limit = config_.swiglu_limit;
-  RunRouted(table, products);
+  RunRouted(table, products, config_.dim);
   products.list = down_jobs_.data();
   products.job_count = route.halves * jobs;
   products.max_outputs = config_.dim;
-  RunRouted(table, products);
+  RunRouted(table, products, args.stage->shared.w2[0].k);
   Join();
   cuda::LaunchCombine(route, args.partials, args.half_stride, queue());
   CheckLaunch("Experts");

@@ -79,8 +79,9 @@ struct LinearWorkspace {
   float* halves = nullptr;      // fp16 path: [group][4][k]; jobs of both paths may share a launch
   int64_t* row_sums = nullptr;  // [item] sum of the row's quanta
   float* scales = nullptr;      // [item] factor after the output transform
-  // Split products: sums [job][item][max_outputs] and arrivals [job][max_outputs / 128]; zero
-  // between launches.
+  // Split products: sums [job][rows_per_job][max_outputs] and arrivals [job][max_outputs / 128];
+  // zero between launches.
+  int rows_per_job = kRowsPerPass;
   unsigned long long* partial_sums = nullptr;
   unsigned int* arrivals = nullptr;
 };

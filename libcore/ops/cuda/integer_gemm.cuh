@@ -103,7 +103,7 @@ __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& 
   __shared__ bool is_last;
   const int64_t n = static_cast<int64_t>(gridDim.x) * kBlockOutputs;
   unsigned long long* totals = work.partial_sums +
-                               static_cast<int64_t>(blockIdx.z) * kRowsPerPass * n +
+                               static_cast<int64_t>(blockIdx.z) * work.rows_per_job * n +
                                static_cast<int64_t>(blockIdx.x) * kBlockOutputs;
   unsigned int* arrivals = work.arrivals + blockIdx.z * gridDim.x + blockIdx.x;
   for (int i = threadIdx.x; i < job.items * kBlockOutputs; i += blockDim.x) {

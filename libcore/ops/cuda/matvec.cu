@@ -98,9 +98,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   SweepTile<kRows>* const tiles = reinterpret_cast<SweepTile<kRows>*>(tile_memory);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   // Outputs are whole blocks of kOut; warps past the last repeat it.
-  const int first = min(
-      (static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32) * kOut,
-      args.outputs - kOut);
+  const int first =
+      min((static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / 32) * kOut,
+          args.outputs - kOut);
   const int group = static_cast<int>(blockIdx.z);
   const int row = static_cast<int>(blockIdx.x) * kRows;
   const int row_count = min(kRows, args.rows - row);

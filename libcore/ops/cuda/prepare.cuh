@@ -68,24 +68,26 @@ struct RowPlace {
   int row;    // inside the group, 0 .. 3
 };
 
-// Writes the int8 parts of four neighbouring inputs where the tensor core's lanes read them.
+// Writes the int8 parts of four neighbouring inputs per lane, of 128 in the warp, where the tensor
+// core's lanes read them. A word holds two inputs of each half of a k-tile, so lanes of the two
+// halves swap: the first's writes words of high parts, the second's of low parts.
 __device__ inline void StoreQuanta(uint32_t* quanta, const RowPlace& place, int k_tiles, int k,
                                    const int (&v)[4]) {
   const int in_tile = k % 16;
-  uint16_t* words = reinterpret_cast<uint16_t*>(
-      quanta + static_cast<int64_t>(place.group) * k_tiles * 32 + k / 64 * 128 + k / 16 % 4);
+  const bool is_second = in_tile >= 8;
+  uint32_t high = 0, low = 0;
 #pragma unroll
-  for (int pair = 0; pair < 2; ++pair) {
-    const int a = v[2 * pair], b = v[2 * pair + 1];
-    const int a_high = HighPart(a), b_high = HighPart(b);
-    const int a_low = a - 254 * a_high, b_low = b - 254 * b_high;
-    const int quarter = (in_tile % 8) / 2 + pair;
-    const int half = in_tile / 8;
-    const int high_word = 2 * place.row * 4 + quarter;
-    words[8 * high_word + half] = static_cast<uint16_t>((a_high & 0xFF) | ((b_high & 0xFF) << 8));
-    words[8 * (high_word + 4) + half] =
-        static_cast<uint16_t>((a_low & 0xFF) | ((b_low & 0xFF) << 8));
+  for (int j = 0; j < 4; ++j) {
+    const int part = HighPart(v[j]);
+    high |= (part & 0xFFu) << (8 * j);
+    low |= ((v[j] - 254 * part) & 0xFFu) << (8 * j);
   }
+  const uint32_t other = __shfl_xor_sync(kAllLanes, is_second ? high : low, 2);
+  const uint32_t first = is_second ? other : high, second = is_second ? low : other;
+  uint32_t* words = quanta + static_cast<int64_t>(place.group) * k_tiles * 32 + k / 64 * 128 +
+                    k / 16 % 4 + 4 * (8 * place.row + in_tile % 8 / 2 + (is_second ? 4 : 0));
+  words[0] = __byte_perm(first, second, 0x5410);
+  words[4] = __byte_perm(first, second, 0x7632);
 }
 
 // The transformed row, spread over the block's warps: warp w holds 128-blocks w, w + kPrepareWarps,
