@@ -1,9 +1,12 @@
-// Routing at sizes that no small checkpoint has: the kernel gives the bits of libcore/math.
+// Routing and wo_a at sizes that no small checkpoint has: the kernels give the bits of
+// libcore/math.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
+#include "libcore/math/fp8.h"
 #include "libcore/math/gate.h"
 #include "libcore/math/reduce.h"
 #include "libcore/ops/cuda/kernels.h"
@@ -100,6 +103,72 @@ INSTANTIATE_TEST_SUITE_P(Sizes, RouterGpuTest,
                                          RouterSize{8192, 33, 8, true},
                                          RouterSize{128, 4096, 8, false}),
                          [](const auto& tested) { return NameOf(tested.param); });
+
+struct GroupedOutputSize {
+  int inputs, outputs, block;
+};
+
+class GroupedOutputGpuTest : public testing::TestWithParam<GroupedOutputSize> {};
+
+// One multiprocessor and very many of them take different forms of the kernel, and so do the row
+// counts.
+TEST_P(GroupedOutputGpuTest, HasTheBitsOfTheCpuForEveryRowCount) {
+  TP2_NEEDS_GPU();
+  ASSERT_EQ(cuda::PreloadKernels(), cudaSuccess);
+  const auto [inputs, outputs, block] = GetParam();
+  constexpr int kGroups = 2, kMaxRows = 20;
+  Rng rng(static_cast<uint64_t>(inputs + outputs));
+  std::vector<Fp8E4m3> codes;
+  for (int i = 0; i < kGroups * outputs * inputs; ++i) {
+    codes.push_back({static_cast<uint8_t>(rng.Below(2) * 128 + rng.Below(127))});
+  }
+  std::vector<float> powers;
+  for (int i = 0; i < kGroups * outputs / block * (inputs / block); ++i) {
+    powers.push_back(std::ldexp(1.0f, static_cast<int>(rng.Below(40)) - 20));
+  }
+  const Twin<Fp8E4m3> weights = MakeTwin(std::move(codes));
+  const Twin<float> scale = MakeTwin(std::move(powers));
+  const Twin<float> o = MakeTwin(RandomFloats(rng, int64_t{kMaxRows} * kGroups * inputs));
+  Twin<float> z = OutputTwin<float>(int64_t{kMaxRows} * kGroups * outputs);
+  for (int w = 0; w < kGroups * outputs; ++w) {
+    std::vector<float> row;
+    for (int k = 0; k < inputs; ++k) {
+      row.push_back(ToFloat(weights.host[int64_t{w} * inputs + k]) *
+                    scale.host[w / block * (inputs / block) + k / block]);
+    }
+    for (int r = 0; r < kMaxRows; ++r) {
+      const float* x = o.host.data() + (int64_t{r} * kGroups + w / outputs) * inputs;
+      z.host[int64_t{r} * kGroups * outputs + w] = CanonicalDot<16>(inputs, row.data(), x);
+    }
+  }
+  for (const int multiprocessors : {1, 1 << 20}) {
+    for (const int rows : {1, 5, 6, 8, 10, 11, 15, 16, 20}) {
+      ASSERT_EQ(cudaMemset(z.card.data(), 0x22, z.host.size() * sizeof(float)), cudaSuccess);
+      cuda::LaunchGroupedOutput({.o = o.card.data(),
+                                 .weights = weights.card.data(),
+                                 .scale = scale.card.data(),
+                                 .block = block,
+                                 .rows = rows,
+                                 .groups = kGroups,
+                                 .inputs = inputs,
+                                 .outputs = outputs,
+                                 .multiprocessors = multiprocessors,
+                                 .z = z.card.data()},
+                                {});
+      EXPECT_TRUE(SameBits(z, int64_t{rows} * kGroups * outputs))
+          << "rows " << rows << ", multiprocessors " << multiprocessors;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, GroupedOutputGpuTest,
+                         testing::Values(GroupedOutputSize{128, 128, 128},
+                                         GroupedOutputSize{640, 96, 32},
+                                         GroupedOutputSize{4224, 64, 32}),
+                         [](const auto& tested) {
+                           return std::to_string(tested.param.outputs) + "_of_" +
+                                  std::to_string(tested.param.inputs);
+                         });
 
 }  // namespace
 }  // namespace tp2
