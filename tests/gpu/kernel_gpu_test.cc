@@ -32,6 +32,37 @@ std::vector<float> Widened(const std::vector<uint16_t>& bits, bool is_fp16) {
   return values;
 }
 
+// Both 16-bit types, and a column count that is no whole number of blocks.
+TEST(EmbedGpuTest, HasTheBitsOfTheCpuForBothTypes) {
+  TP2_NEEDS_GPU();
+  ASSERT_EQ(cuda::PreloadKernels(), cudaSuccess);
+  constexpr int kVocab = 7, kDim = 5248, kRows = 6;
+  Rng rng(1);
+  for (const bool is_fp16 : {false, true}) {
+    Twin<uint16_t> embed = MakeTwin(RandomHalves(rng, int64_t{kVocab} * kDim, is_fp16));
+    for (int k = 0; k < 64; ++k)
+      embed.host[k] = static_cast<uint16_t>(k % 2 << 15 | 37 * k);  // subnormals
+    CopyToCard(embed);
+    const Twin<int32_t> ids = MakeTwin(std::vector<int32_t>{3, 0, 6, 6, 1, 2});
+    Twin<Bf16> streams = OutputTwin<Bf16>(int64_t{kRows} * kStreams * kDim);
+    Twin<float> pre = OutputTwin<float>(kRows * kStreams);
+    const std::vector<float> values = Widened(embed.host, is_fp16);
+    for (int s = 0; s < kRows * kStreams; ++s) {
+      const int64_t from = int64_t{ids.host[s / kStreams]} * kDim;
+      for (int k = 0; k < kDim; ++k) streams.host[int64_t{s} * kDim + k] = ToBf16(values[from + k]);
+      pre.host[s] = s % kStreams == 0 ? 1.0f : 0.0f;
+    }
+    cuda::LaunchEmbed({.ids = ids.card.data(),
+                       .rows = kRows,
+                       .embed = {embed.card.data(), is_fp16, kVocab, kDim},
+                       .streams = streams.card.data(),
+                       .pre = pre.card.data()},
+                      {});
+    EXPECT_TRUE(SameBits(streams)) << (is_fp16 ? "fp16" : "bf16");
+    EXPECT_TRUE(SameBits(pre));
+  }
+}
+
 struct RouterSize {
   int dim, experts, top_k;
   bool is_fp16;
