@@ -135,6 +135,59 @@ INSTANTIATE_TEST_SUITE_P(Sizes, RouterGpuTest,
                                          RouterSize{128, 4096, 8, false}),
                          [](const auto& tested) { return NameOf(tested.param); });
 
+struct ConfidenceSize {
+  int dim, rank;
+  bool is_weight_fp16, is_embed_fp16;
+};
+
+class ConfidenceGpuTest : public testing::TestWithParam<ConfidenceSize> {};
+
+TEST_P(ConfidenceGpuTest, HasTheBitsOfTheCpu) {
+  TP2_NEEDS_GPU();
+  ASSERT_EQ(cuda::PreloadKernels(), cudaSuccess);
+  const auto [dim, rank, is_weight_fp16, is_embed_fp16] = GetParam();
+  constexpr int kVocab = 9, kRequests = 2, kOut = 3, kFedStride = 6;
+  const int columns = dim + rank;
+  Rng rng(static_cast<uint64_t>(columns));
+  const Twin<uint16_t> weight = MakeTwin(RandomHalves(rng, columns, is_weight_fp16));
+  const Twin<uint16_t> embed = MakeTwin(RandomHalves(rng, int64_t{kVocab} * rank, is_embed_fp16));
+  const Twin<float> xc = MakeTwin(RandomFloats(rng, int64_t{kRequests} * kOut * dim));
+  const Twin<int32_t> fed = MakeTwin(std::vector<int32_t>{4, 0, 8, 0, 0, 0, 1, 7, 7, 0, 0, 0});
+  Twin<float> logits = MakeTwin(std::vector<float>(kRequests * kBlockRows));
+  const std::vector<float> weights = Widened(weight.host, is_weight_fp16);
+  const std::vector<float> embeddings = Widened(embed.host, is_embed_fp16);
+  for (int i = 0; i < kRequests * kOut; ++i) {
+    const int request = i / kOut, row = i % kOut;
+    std::vector<float> joined(xc.host.begin() + int64_t{i} * dim,
+                              xc.host.begin() + int64_t{i + 1} * dim);
+    const auto token = embeddings.begin() + fed.host[request * kFedStride + row] * rank;
+    joined.insert(joined.end(), token, token + rank);
+    logits.host[request * kBlockRows + row] =
+        CanonicalDot<8>(columns, weights.data(), joined.data());
+  }
+  cuda::LaunchConfidence({.xc = xc.card.data(),
+                          .fed = fed.card.data(),
+                          .fed_stride = kFedStride,
+                          .weight = {weight.card.data(), is_weight_fp16, 1, columns},
+                          .embed = {embed.card.data(), is_embed_fp16, kVocab, rank},
+                          .requests = kRequests,
+                          .n_out = kOut,
+                          .block_rows = kBlockRows,
+                          .dim = dim,
+                          .logits = logits.card.data()},
+                         {});
+  EXPECT_TRUE(SameBits(logits));
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ConfidenceGpuTest,
+                         testing::Values(ConfidenceSize{5120, 256, false, false},
+                                         ConfidenceSize{128, 32, true, false},
+                                         ConfidenceSize{8192, 2048, false, true}),
+                         [](const auto& tested) {
+                           return std::to_string(tested.param.dim) + "_and_" +
+                                  std::to_string(tested.param.rank);
+                         });
+
 struct GroupedOutputSize {
   int inputs, outputs, block;
 };

@@ -284,11 +284,11 @@ __device__ float AddEight(float sum, const Eight& w, const Eight& x) {
   return fmaf(w.high.w, x.high.w, sum);
 }
 
-// One segment of a canonical dot by one warp; every lane gets it. A batch of sweeps' loads of x is
-// in flight at a time.
-__device__ float SegmentDot(const EightsRow& weights, const float* x, int segment) {
+// One segment of a canonical dot by one warp; every lane gets it. x(i): its eight number i. A batch
+// of them is requested at a time.
+template <class X>
+__device__ float SegmentDot(const EightsRow& weights, int segment, X x) {
   constexpr int kBatch = 4;
-  const Eight* x_eights = reinterpret_cast<const Eight*>(x);
   const int first = segment * kSegmentEights + static_cast<int>(threadIdx.x) % 32;
   const int end = min(weights.count, (segment + 1) * kSegmentEights);
   float sum = 0.0f;
@@ -298,7 +298,7 @@ __device__ float SegmentDot(const EightsRow& weights, const float* x, int segmen
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
       const int at = begin + i * kReduceLanes;
-      if (at < end) values[i] = x_eights[at];
+      if (at < end) values[i] = x(at);
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
@@ -419,8 +419,9 @@ __global__ void __launch_bounds__(32 * kRouterWarps, 2)
   for (int i = warp; i < segments * kRowChunk; i += warps) {
     const int r = i % kRowChunk;
     if (r >= row_count) continue;
-    const float sum =
-        SegmentDot(weights, args.x + static_cast<int64_t>(row + r) * args.dim, i / kRowChunk);
+    const auto* x =
+        reinterpret_cast<const Eight*>(args.x + static_cast<int64_t>(row + r) * args.dim);
+    const float sum = SegmentDot(weights, i / kRowChunk, [x](int at) { return x[at]; });
     if (lane == 0) sums[i] = sum;
   }
   __syncthreads();
@@ -445,44 +446,53 @@ __global__ void __launch_bounds__(32 * kRouterWarps, 2)
   if (warp < row_count) ChooseRow(args, row + warp, bias, affinity + warp * args.experts);
 }
 
-// One block per (request, row), one warp per segment. Dynamic shared memory: the collapsed row and
-// the fed token's embedding, side by side.
-__global__ void ConfidenceKernel(const __grid_constant__ ConfidenceLaunch args) {
-  TP2_DYNAMIC_SHARED(float, joined);
-  __shared__ float sums[32];
-  constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
-  const int columns = args.weight.columns;
-  const int segment = static_cast<int>(threadIdx.x) / 32;
-  const int begin = segment * kSegment, end = min(columns, begin + kSegment);
-  const Half16Form form = {args.weight.bits, args.weight.is_fp16, columns};
-  SegmentWeights<Half16Form> weights;
-  weights.Load(form, 0, begin, end);
+constexpr int kMaxConfidenceThreads = 1024;
+constexpr int kMaxConfidenceColumns = 8192 + 2048;  // that a config may have
+constexpr int kMaxConfidenceBytes = 2 * sizeof(float) * kMaxConfidenceColumns;
+
+// One block per (request, row). All threads bring an eight of the weights and of the collapsed row
+// or, behind it, of the fed token's embedding into shared memory; then a warp takes a segment.
+// Dynamic shared memory: both rows.
+__global__ void __launch_bounds__(kMaxConfidenceThreads)
+    ConfidenceKernel(const __grid_constant__ ConfidenceLaunch args) {
+  TP2_DYNAMIC_SHARED(float4, confidence_memory);
+  __shared__ float sums[kMaxSegments];
   AwaitPredecessor();
   const int request = static_cast<int>(blockIdx.y);
-  const int i = static_cast<int>(blockIdx.x);
-  const float* xc = args.xc + (static_cast<int64_t>(request) * args.n_out + i) * args.dim;
-  const int64_t token = args.fed[request * args.fed_stride + i];
-  for (int k = threadIdx.x; k < args.embed.columns; k += blockDim.x) {
-    joined[args.dim + k] = Half16At(args.embed, token * args.embed.columns + k);
-  }
-#pragma unroll 16
-  for (int k = 4 * threadIdx.x; k < args.dim; k += 4 * blockDim.x) {
-    *reinterpret_cast<float4*>(joined + k) = *reinterpret_cast<const float4*>(xc + k);
+  const int row = static_cast<int>(blockIdx.x);
+  const int count = args.weight.columns / kEight, dim_count = args.dim / kEight;
+  const EightsRow weights = {confidence_memory, count};
+  const EightsRow joined = {confidence_memory + 2 * count, count};
+  const auto* weight = reinterpret_cast<const uint4*>(args.weight.bits);
+  const auto* xc = reinterpret_cast<const Eight*>(
+      args.xc + (static_cast<int64_t>(request) * args.n_out + row) * args.dim);
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+    const uint4 raw = weight[i];
+    if (i < dim_count) {
+      joined.Set(i, xc[i]);
+    } else {
+      const int64_t token = args.fed[request * args.fed_stride + row];
+      const auto* embedding =
+          reinterpret_cast<const uint4*>(args.embed.bits + token * args.embed.columns);
+      joined.Set(i, Widened(embedding[i - dim_count], args.embed.is_fp16));
+    }
+    weights.Set(i, Widened(raw, args.weight.is_fp16));
   }
   __syncthreads();
-  const float sum = weights.Dots<1>(form, begin, end, joined, 0, 1);
-  if (threadIdx.x % 32 == 0) sums[segment] = sum;
+  const int warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32;
+  const int segments = (count + kSegmentEights - 1) / kSegmentEights;
+#pragma unroll 1
+  for (int s = warp; s < segments; s += warps) {
+    const float sum = SegmentDot(weights, s, [&joined](int at) { return joined.At(at); });
+    if (threadIdx.x % 32 == 0) sums[s] = sum;
+  }
   __syncthreads();
   if (threadIdx.x != 0) return;
   float total = sums[0];
-  for (int s = 1; s < static_cast<int>(blockDim.x) / 32; ++s) total = total + sums[s];
-  args.logits[request * args.block_rows + i] = total;
-}
-
-// Threads of a block with one warp per segment of a 16-bit row; rows have at most 32 segments.
-int ThreadsForSegments(int columns) {
-  constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
-  return 32 * ((columns + kSegment - 1) / kSegment);
+#pragma unroll 1
+  for (int s = 1; s < segments; ++s) total = total + sums[s];
+  args.logits[request * args.block_rows + row] = total;
 }
 
 unsigned ChunksOf(int rows, int chunk) { return static_cast<unsigned>((rows + chunk - 1) / chunk); }
@@ -536,8 +546,9 @@ void LaunchRouter(const RouterLaunch& args, const Queue& queue) {
 
 void LaunchConfidence(const ConfidenceLaunch& args, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(args.n_out), static_cast<unsigned>(args.requests));
-  Launch(queue, ConfidenceKernel, grid, ThreadsForSegments(args.weight.columns),
-         sizeof(float) * args.weight.columns, args);
+  const int columns = args.weight.columns;
+  const int threads = std::min(kMaxConfidenceThreads, (columns / kEight + 31) / 32 * 32);
+  Launch(queue, ConfidenceKernel, grid, threads, 2 * sizeof(float) * columns, args);
 }
 
 cudaError_t PreloadMatVec() {
@@ -549,8 +560,11 @@ cudaError_t PreloadMatVec() {
                              static_cast<int>(form.shared_bytes));
     if (error != cudaSuccess) return error;
   }
-  return cudaFuncSetAttribute(RouterKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              kMaxRouterBytes);
+  const cudaError_t error = cudaFuncSetAttribute(
+      RouterKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxRouterBytes);
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(ConfidenceKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              kMaxConfidenceBytes);
 }
 
 }  // namespace tp2::cuda

@@ -105,37 +105,4 @@ __device__ inline void AddRaw(const Form& form, const typename Form::Raw (&raw)[
   }
 }
 
-// The lane's weights of one segment, elements [begin, end) of row `row`: all in flight at once, and
-// before the row that they meet is ready.
-template <class Form>
-struct SegmentWeights {
-  typename Form::Raw raw[kSweepsPerSegment];
-
-  __device__ void Load(const Form& form, int row, int begin, int end) {
-#pragma unroll
-    for (int i = 0; i < kSweepsPerSegment; ++i) {
-      const int k = Element(begin, i);
-      if (k < end) raw[i] = form.Load(row, k);
-    }
-  }
-  // As WarpDots, of the segment.
-  template <int kRows>
-  __device__ float Dots(const Form& form, int begin, int end, const float* x, int64_t x_stride,
-                        int x_rows) const {
-    float sums[kSumCount<1, kRows>] = {};
-#pragma unroll
-    for (int i = 0; i < kSweepsPerSegment; ++i) {
-      const int k = Element(begin, i);
-      const typename Form::Raw one[1] = {raw[i]};
-      if (k < end) AddRaw<1, kRows>(form, one, x, x_stride, x_rows, k, sums);
-    }
-    return WarpSumMany(sums);
-  }
-
- private:
-  __device__ static int Element(int begin, int sweep) {
-    return begin + (sweep * kReduceLanes + static_cast<int>(threadIdx.x) % 32) * Form::kWidth;
-  }
-};
-
 }  // namespace tp2::cuda
