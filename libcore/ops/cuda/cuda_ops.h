@@ -191,7 +191,7 @@ class CudaOps {
                 const cuda::LinearWorkspace& work, const cuda::Queue& queue);
   void EnqueueMix(const MixArgs<Bf16>& args, const cuda::Queue& queue);
   cuda::KvFinishLaunch KvLaunchOf(const KvFinishArgs<Bf16>& args) const;
-  void RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs, int k);
+  void RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs);
   void RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args);
   // Parts of K for the products of one width among `block_count` blocks of outputs in one launch.
   int SplitsOf(const tuning::ProductKey& key, int block_count) const;

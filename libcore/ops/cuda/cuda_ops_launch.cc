@@ -45,12 +45,12 @@ void CudaOps::Multiply(const cuda::LinearJobs& jobs,
       has_half = true;
     }
   }
-  const int k = matrices[0]->k;
   const bool has_room = tuning::HasRoomForSums(jobs.job_count, jobs.max_outputs);
   for (const auto& [bits, blocks] : blocks_of) {
     const int splits =
-        has_room ? SplitsOf({bits, k, blocks, tuning::RowBucketOf(jobs.max_items)}, block_count)
-                 : tuning::LeastSplits(k);
+        has_room
+            ? SplitsOf({bits, jobs.k, blocks, tuning::RowBucketOf(jobs.max_items)}, block_count)
+            : tuning::LeastSplits(jobs.k);
     cuda::LaunchIntegerGemm(bits, jobs, work, splits, queue);
   }
   if (has_half) cuda::LaunchHalfGemm(jobs, work, queue);
@@ -81,6 +81,7 @@ void CudaOps::RunTogether(std::span<const Product> products) {
     matrices.push_back(product.args.matrix);
     jobs.max_outputs = std::max(jobs.max_outputs, product.args.matrix->n);
   }
+  jobs.k = matrices[0]->k;
   const int rows = products[0].args.rows;
   for (int begin = 0; begin < rows; begin += cuda::kRowsPerPass) {
     const int items = std::min(cuda::kRowsPerPass, rows - begin);
@@ -167,9 +168,12 @@ void CudaOps::Latents(int rank, const LatentArgs<Bf16>& args) {
   kv.norm = cuda::DeviceViewOf(args.kv_norm.weight);
   kv.eps = args.kv_norm.eps;
   cuda::LinearJobs jobs;
+  jobs.k = product.matrix->k;
   jobs.max_items = product.rows;
   jobs.max_outputs = product.matrix->n;
   jobs.few[0].matrix = cuda::DeviceViewOf(*product.matrix);
+  jobs.few[0].x = product.x;
+  jobs.few[0].x_stride = product.x_stride;
   jobs.few[0].y = product.y;
   jobs.few[0].y_stride = product.matrix->n;
   jobs.few[0].items = product.rows;
@@ -225,6 +229,8 @@ void CudaOps::Enter(int rank, const EnterArgs<Bf16>& args) {
   }
   Join();
   cuda::LaunchEnter({.streams = args.streams,
+                     .half0 = args.partials,
+                     .half1 = args.partials + args.half_stride,
                      .y = args.y,
                      .update = args.update,
                      .pre = args.pre,
@@ -340,11 +346,11 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
 
 // The routed experts' products: one launch per width that the stage's experts have; a job of
 // another width leaves at once.
-void CudaOps::RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs, int k) {
+void CudaOps::RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs) {
   cuda::LaunchPrepareRows(jobs, main_.view(), queue());
   cuda::LinearWorkspace work = main_.view();
   work.rows_per_job = cuda::kRowsPerGroup;
-  const int splits = RoutedSplitsOf(k, jobs.max_outputs / 128 * jobs.job_count);
+  const int splits = RoutedSplitsOf(jobs.k, jobs.max_outputs / 128 * jobs.job_count);
   for (const int bits : table.bits) cuda::LaunchIntegerGemm(bits, jobs, work, splits, queue());
   if (table.has_half) cuda::LaunchHalfGemm(jobs, main_.view(), queue());
 }
@@ -364,6 +370,7 @@ void CudaOps::RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args)
   }
   const exl3::MatrixView* const up[] = {&shared.w1, &shared.w3};
   jobs.job_count = 2;
+  jobs.k = config_.dim;
   jobs.max_outputs = route.channels;
   for (int i = 0; i < jobs.job_count; ++i) {
     jobs.few[i].matrix = cuda::DeviceViewOf(*up[i]);
@@ -375,6 +382,8 @@ void CudaOps::RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args)
   RunFew(jobs, up, side_.view(), true);
   std::vector<const exl3::MatrixView*> down;
   jobs.job_count = route.halves;
+  jobs.k = shared.w2[0].k;
+  jobs.is_gated = true;
   jobs.max_outputs = config_.dim;
   int64_t begin = offset;
   for (int i = 0; i < jobs.job_count; ++i) {
@@ -424,11 +433,14 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   products.max_items = std::min(args.rows, cuda::kRowsPerGroup);
   products.max_outputs = route.channels;
   products.swiglu_limit = config_.swiglu_limit;
-  RunRouted(table, products, config_.dim);
+  products.k = config_.dim;
+  RunRouted(table, products);
   products.list = down_jobs_.data();
   products.job_count = route.halves * jobs;
   products.max_outputs = config_.dim;
-  RunRouted(table, products, args.stage->shared.w2[0].k);
+  products.k = args.stage->shared.w2[0].k;
+  products.is_gated = true;
+  RunRouted(table, products);
   Join();
   cuda::LaunchCombine(route, args.partials, args.half_stride, queue());
   CheckLaunch("Experts");
@@ -445,6 +457,14 @@ void CudaOps::AllReduce(std::span<const AllReduceArgs<Bf16>> ranks) {
                         is_split ? ranks[1].y : nullptr, queue());
   CheckLaunch("AllReduce");
 }
+
+namespace {
+
+cuda::ChoiceTarget ChoiceTargetOf(const ExchangeArgs& args) {
+  return {args.token, args.runner_up, args.margin, args.token_stride, args.result_stride};
+}
+
+}  // namespace
 
 void CudaOps::Markov(int rank, const MarkovArgs& args) {
   if (args.requests == 0) return;
@@ -463,27 +483,30 @@ void CudaOps::Markov(int rank, const MarkovArgs& args) {
                       .bias = args.bias,
                       .block_best = block_best_.data(),
                       .arrivals = markov_arrivals_.data(),
-                      .error = error_words_.data() + rank},
+                      .error = error_words_.data() + rank,
+                      .choice = ChoiceTargetOf(args.choice)},
                      PlainQueue());
   CheckLaunch("Markov");
 }
 
 void CudaOps::Exchange(std::span<const ExchangeArgs> ranks) {
   TP2_CHECK(ranks.size() == 1 || ranks.size() == 2);
-  cuda::ExchangeLaunch launch = {.sides = {},
+  cuda::ExchangeLaunch launch = {.best = {},
+                                 .targets = {},
                                  .side_count = static_cast<int>(ranks.size()),
-                                 .requests = ranks[0].requests,
-                                 .token_stride = ranks[0].token_stride,
-                                 .result_stride = ranks[0].result_stride};
+                                 .requests = ranks[0].requests};
   for (size_t i = 0; i < ranks.size(); ++i) {
-    launch.sides[i] = {ranks[i].best, ranks[i].token, ranks[i].runner_up, ranks[i].margin};
+    launch.best[i] = ranks[i].best;
+    launch.targets[i] = ChoiceTargetOf(ranks[i]);
   }
   cuda::LaunchExchange(launch, PlainQueue());
   CheckLaunch("Exchange");
 }
 
+// Beside the choice of the last token.
 void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
   if (args.requests == 0 || args.n_out == 0) return;
+  Fork();
   cuda::LaunchConfidence({.xc = args.xc,
                           .fed = args.fed,
                           .fed_stride = args.fed_stride,
@@ -494,7 +517,7 @@ void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
                           .block_rows = kBlockRows,
                           .dim = config_.dim,
                           .logits = args.logits},
-                         PlainQueue());
+                         side_queue());
   CheckLaunch("Confidence");
 }
 
