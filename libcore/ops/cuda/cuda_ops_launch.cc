@@ -21,15 +21,6 @@ int CudaOps::SplitsOf(const tuning::ProductKey& key, int block_count) const {
   return chosen.value_or(tuning::SafeSplits(key.k, block_count, multiprocessors_));
 }
 
-// Small blocks, six on a multiprocessor. One alone at the end takes as long as a wave, so there are
-// twice as many as fit, of at least two 128-blocks.
-int CudaOps::RoutedSplitsOf(int k, int block_count) const {
-  constexpr int kBlocksPerMultiprocessor = 6;
-  const int used_blocks = std::max(1, block_count / 2);
-  const int wanted = 2 * kBlocksPerMultiprocessor * multiprocessors_ / used_blocks;
-  return std::max(1, std::min(wanted, k / 256));
-}
-
 // Products of jobs that have one k. `matrices`: theirs, for what the launches are to hold.
 void CudaOps::Multiply(const cuda::LinearJobs& jobs,
                        std::span<const exl3::MatrixView* const> matrices,
@@ -340,12 +331,11 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
 
 // The routed experts' products: one launch per width that the stage's experts have; a job of
 // another width leaves at once.
-void CudaOps::RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs, int k) {
+void CudaOps::RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs) {
   cuda::LaunchPrepareRows(jobs, main_.view(), queue());
-  cuda::LinearWorkspace work = main_.view();
-  work.rows_per_job = cuda::kRowsPerGroup;
-  const int splits = RoutedSplitsOf(k, jobs.max_outputs / 128 * jobs.job_count);
-  for (const int bits : table.bits) cuda::LaunchIntegerGemm(bits, jobs, work, splits, queue());
+  for (const int bits : table.bits) {
+    cuda::LaunchListGemm(bits, jobs, main_.view(), multiprocessors_, queue());
+  }
   if (table.has_half) cuda::LaunchHalfGemm(jobs, main_.view(), queue());
 }
 
@@ -409,9 +399,10 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
                                    .parts = parts_.data(),
                                    .item_capacity = item_capacity(),
                                    .group_capacity = group_capacity(),
-                                   .job_capacity = jobs,
                                    .up_jobs = up_jobs_.data(),
                                    .down_jobs = down_jobs_.data(),
+                                   .up_count = job_counts_.data(),
+                                   .down_count = job_counts_.data() + 1,
                                    .item_rows = item_rows_.data(),
                                    .item_weights = item_weights_.data(),
                                    .row_items = row_items_.data()};
@@ -419,16 +410,16 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   RunShared(route, args);
   cuda::LaunchRoute(route, queue());
   cuda::LinearJobs products;
-  products.list = up_jobs_.data();
+  products.list = {route.up_jobs, route.up_count, config_.dim, route.channels};
   products.job_count = 2 * jobs;
   products.max_items = std::min(args.rows, cuda::kRowsPerGroup);
   products.max_outputs = route.channels;
   products.swiglu_limit = config_.swiglu_limit;
-  RunRouted(table, products, config_.dim);
-  products.list = down_jobs_.data();
+  RunRouted(table, products);
+  products.list = {route.down_jobs, route.down_count, args.stage->shared.w2[0].k, config_.dim};
   products.job_count = route.halves * jobs;
   products.max_outputs = config_.dim;
-  RunRouted(table, products, args.stage->shared.w2[0].k);
+  RunRouted(table, products);
   Join();
   cuda::LaunchCombine(route, args.partials, args.half_stride, queue());
   CheckLaunch("Experts");

@@ -10,12 +10,22 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
+
+// The job of a block of a grid whose y are jobs, if there is one.
+__device__ bool IsBehindList(const LinearJobs& jobs) {
+  return jobs.list.jobs != nullptr && static_cast<int>(blockIdx.y) >= *jobs.list.count;
+}
+__device__ const LinearJob& JobOf(const LinearJobs& jobs) {
+  return jobs.list.jobs != nullptr ? jobs.list.jobs[blockIdx.y] : jobs.few[blockIdx.y];
+}
+
 // Grid: x = items, y = jobs.
 __global__ void __launch_bounds__(kPrepareThreads, 2)
     PrepareRowsKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
-  if (jobs.list == nullptr) PrefetchSigns(jobs.few[blockIdx.y].matrix);
+  if (jobs.list.jobs == nullptr) PrefetchSigns(jobs.few[blockIdx.y].matrix);
   AwaitPredecessor();
-  const LinearJob& job = jobs.list != nullptr ? jobs.list[blockIdx.y] : jobs.few[blockIdx.y];
+  if (IsBehindList(jobs)) return;
+  const LinearJob& job = JobOf(jobs);
   const int item = static_cast<int>(blockIdx.x);
   if (item >= job.items) return;
   const int64_t at = (job.gather != nullptr ? job.gather[item] : item) * job.x_stride;
@@ -57,7 +67,8 @@ __global__ void __launch_bounds__(kThreads)
   AwaitPredecessor();
   __shared__ float weights[16][128];
   __shared__ __align__(16) float totals[kRowsPerPass][128];
-  const LinearJob& job = jobs.list != nullptr ? jobs.list[blockIdx.y] : jobs.few[blockIdx.y];
+  if (IsBehindList(jobs)) return;
+  const LinearJob& job = JobOf(jobs);
   const DeviceMatrix& matrix = job.matrix;
   if (job.items == 0 || matrix.codebook == kCodebookMul1) return;
   if (static_cast<int>(blockIdx.x) * 128 >= matrix.n) return;
@@ -107,6 +118,14 @@ void LaunchIntegerGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& 
   if (bits <= 4) return LaunchIntegerGemm34(bits, jobs, work, splits, queue);
   if (bits <= 6) return LaunchIntegerGemm56(bits, jobs, work, splits, queue);
   LaunchIntegerGemm78(bits, jobs, work, splits, queue);
+}
+
+void LaunchListGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& work,
+                    int multiprocessors, const Queue& queue) {
+  if (bits <= 2) return LaunchListGemm12(bits, jobs, work, multiprocessors, queue);
+  if (bits <= 4) return LaunchListGemm34(bits, jobs, work, multiprocessors, queue);
+  if (bits <= 6) return LaunchListGemm56(bits, jobs, work, multiprocessors, queue);
+  LaunchListGemm78(bits, jobs, work, multiprocessors, queue);
 }
 
 void LaunchHalfGemm(const LinearJobs& jobs, const LinearWorkspace& work, const Queue& queue) {
