@@ -273,25 +273,6 @@ TEST_P(BlockGpuTest, RouterAndExpertsAgree) {
   EXPECT_TRUE(SameBits(partials));
 }
 
-// Every row picks the same experts: the largest jobs that can be.
-TEST_P(BlockGpuTest, ExpertsAgreeWhenAllRowsMeetInOneExpert) {
-  const Twin<float> x = Floats(int64_t{rows_} * dim_);
-  GateChoice choice = {};
-  for (int i = 0; i < ops_->config.experts_per_token; ++i) {
-    choice.experts[i] = 6 - 2 * i;
-    choice.weights[i] = 0.25f * static_cast<float>(i + 1);
-  }
-  const Twin<GateChoice> choices =
-      MakeTwin(std::vector<GateChoice>(static_cast<size_t>(rows_), choice));
-  const int64_t stride = int64_t{rows_} * dim_;
-  Twin<float> partials = OutputTwin<float>(2 * stride);
-  ops_->cpu->Experts(
-      0, {x.host.data(), choices.host.data(), &host(), rows_, partials.host.data(), stride});
-  ops_->cuda->Experts(
-      0, {x.card.data(), choices.card.data(), &card(), rows_, partials.card.data(), stride});
-  EXPECT_TRUE(SameBits(partials));
-}
-
 TEST_P(BlockGpuTest, RouterLatchesALogitThatIsNotANumber) {
   Twin<float> x = Floats(int64_t{rows_} * dim_);
   x.host[3] = std::numeric_limits<float>::quiet_NaN();

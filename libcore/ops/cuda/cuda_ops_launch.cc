@@ -21,15 +21,6 @@ int CudaOps::SplitsOf(const tuning::ProductKey& key, int block_count) const {
   return chosen.value_or(tuning::SafeSplits(key.k, block_count, multiprocessors_));
 }
 
-// Small blocks, six on a multiprocessor. One alone at the end takes as long as a wave, so there are
-// twice as many as fit, of at least two 128-blocks.
-int CudaOps::RoutedSplitsOf(int k, int block_count) const {
-  constexpr int kBlocksPerMultiprocessor = 6;
-  const int used_blocks = std::max(1, block_count / 2);
-  const int wanted = 2 * kBlocksPerMultiprocessor * multiprocessors_ / used_blocks;
-  return std::max(1, std::min(wanted, k / 256));
-}
-
 // Products of jobs that have one k. `matrices`: theirs, for what the launches are to hold.
 void CudaOps::Multiply(const cuda::LinearJobs& jobs,
                        std::span<const exl3::MatrixView* const> matrices,
@@ -45,12 +36,12 @@ void CudaOps::Multiply(const cuda::LinearJobs& jobs,
       has_half = true;
     }
   }
+  const int k = matrices[0]->k;
   const bool has_room = tuning::HasRoomForSums(jobs.job_count, jobs.max_outputs);
   for (const auto& [bits, blocks] : blocks_of) {
     const int splits =
-        has_room
-            ? SplitsOf({bits, jobs.k, blocks, tuning::RowBucketOf(jobs.max_items)}, block_count)
-            : tuning::LeastSplits(jobs.k);
+        has_room ? SplitsOf({bits, k, blocks, tuning::RowBucketOf(jobs.max_items)}, block_count)
+                 : tuning::LeastSplits(k);
     cuda::LaunchIntegerGemm(bits, jobs, work, splits, queue);
   }
   if (has_half) cuda::LaunchHalfGemm(jobs, work, queue);
@@ -81,7 +72,6 @@ void CudaOps::RunTogether(std::span<const Product> products) {
     matrices.push_back(product.args.matrix);
     jobs.max_outputs = std::max(jobs.max_outputs, product.args.matrix->n);
   }
-  jobs.k = matrices[0]->k;
   const int rows = products[0].args.rows;
   for (int begin = 0; begin < rows; begin += cuda::kRowsPerPass) {
     const int items = std::min(cuda::kRowsPerPass, rows - begin);
@@ -168,7 +158,6 @@ void CudaOps::Latents(int rank, const LatentArgs<Bf16>& args) {
   kv.norm = cuda::DeviceViewOf(args.kv_norm.weight);
   kv.eps = args.kv_norm.eps;
   cuda::LinearJobs jobs;
-  jobs.k = product.matrix->k;
   jobs.max_items = product.rows;
   jobs.max_outputs = product.matrix->n;
   jobs.few[0].matrix = cuda::DeviceViewOf(*product.matrix);
@@ -348,10 +337,9 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
 // another width leaves at once.
 void CudaOps::RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs) {
   cuda::LaunchPrepareRows(jobs, main_.view(), queue());
-  cuda::LinearWorkspace work = main_.view();
-  work.rows_per_job = cuda::kRowsPerGroup;
-  const int splits = RoutedSplitsOf(jobs.k, jobs.max_outputs / 128 * jobs.job_count);
-  for (const int bits : table.bits) cuda::LaunchIntegerGemm(bits, jobs, work, splits, queue());
+  for (const int bits : table.bits) {
+    cuda::LaunchListGemm(bits, jobs, main_.view(), multiprocessors_, queue());
+  }
   if (table.has_half) cuda::LaunchHalfGemm(jobs, main_.view(), queue());
 }
 
@@ -370,7 +358,6 @@ void CudaOps::RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args)
   }
   const exl3::MatrixView* const up[] = {&shared.w1, &shared.w3};
   jobs.job_count = 2;
-  jobs.k = config_.dim;
   jobs.max_outputs = route.channels;
   for (int i = 0; i < jobs.job_count; ++i) {
     jobs.few[i].matrix = cuda::DeviceViewOf(*up[i]);
@@ -382,7 +369,6 @@ void CudaOps::RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args)
   RunFew(jobs, up, side_.view(), true);
   std::vector<const exl3::MatrixView*> down;
   jobs.job_count = route.halves;
-  jobs.k = shared.w2[0].k;
   jobs.is_gated = true;
   jobs.max_outputs = config_.dim;
   int64_t begin = offset;
@@ -418,9 +404,10 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
                                    .parts = parts_.data(),
                                    .item_capacity = item_capacity(),
                                    .group_capacity = group_capacity(),
-                                   .job_capacity = jobs,
                                    .up_jobs = up_jobs_.data(),
                                    .down_jobs = down_jobs_.data(),
+                                   .up_count = job_counts_.data(),
+                                   .down_count = job_counts_.data() + 1,
                                    .item_rows = item_rows_.data(),
                                    .item_weights = item_weights_.data(),
                                    .row_items = row_items_.data()};
@@ -428,17 +415,15 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   RunShared(route, args);
   cuda::LaunchRoute(route, queue());
   cuda::LinearJobs products;
-  products.list = up_jobs_.data();
+  products.list = {route.up_jobs, route.up_count, config_.dim, route.channels};
   products.job_count = 2 * jobs;
   products.max_items = std::min(args.rows, cuda::kRowsPerGroup);
   products.max_outputs = route.channels;
   products.swiglu_limit = config_.swiglu_limit;
-  products.k = config_.dim;
   RunRouted(table, products);
-  products.list = down_jobs_.data();
+  products.list = {route.down_jobs, route.down_count, args.stage->shared.w2[0].k, config_.dim};
   products.job_count = route.halves * jobs;
   products.max_outputs = config_.dim;
-  products.k = args.stage->shared.w2[0].k;
   products.is_gated = true;
   RunRouted(table, products);
   Join();

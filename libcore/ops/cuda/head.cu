@@ -74,7 +74,6 @@ __device__ void MergeBlocks(const MarkovLaunch& args, TopTwo (*warp_best)[32]) {
   constexpr int kStride = 32 * kWarpsPerRequest;
   const int request = static_cast<int>(threadIdx.x) / kStride;
   const int blocks = static_cast<int>(gridDim.x);
-  __threadfence();
   TopTwo merged = {kNoScore, kNoScore};
   if (request < args.requests) {
 #pragma unroll 4
@@ -175,10 +174,9 @@ __global__ void __launch_bounds__(kThreads, MarkovBlocksPerMultiprocessor(kReque
       best = BestOf<kTwo>::MergedAcross(best, distance);
     }
     if (lane < 4 && takes) args.block_best[blockIdx.x * args.requests + request] = best;
-    __threadfence();
     __syncwarp();
     if (lane == 0) {
-      is_last = atomicAdd(args.arrivals, 1u) + 1 == gridDim.x;
+      is_last = CountArrival(args.arrivals) + 1 == gridDim.x;
       if (is_last) *args.arrivals = 0;
     }
   }

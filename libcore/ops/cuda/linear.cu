@@ -11,8 +11,12 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 
+// The job of a block of a grid whose y are jobs, if there is one.
+__device__ bool IsBehindList(const LinearJobs& jobs) {
+  return jobs.list.jobs != nullptr && static_cast<int>(blockIdx.y) >= *jobs.list.count;
+}
 __device__ const LinearJob& JobOf(const LinearJobs& jobs) {
-  return jobs.list != nullptr ? jobs.list[blockIdx.y] : jobs.few[blockIdx.y];
+  return jobs.list.jobs != nullptr ? jobs.list.jobs[blockIdx.y] : jobs.few[blockIdx.y];
 }
 
 __device__ int64_t RowOffset(const LinearJob& job, int item) {
@@ -29,8 +33,9 @@ template <bool kIsGated>
 __global__ void __launch_bounds__(32 * kMaxPrepareWarps)
     PrepareRowsKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
   TP2_DYNAMIC_SHARED(float4, held);
-  if (jobs.list == nullptr) PrefetchSigns(jobs.few[blockIdx.y].matrix);
+  if (jobs.list.jobs == nullptr) PrefetchSigns(jobs.few[blockIdx.y].matrix);
   AwaitPredecessor();
+  if (IsBehindList(jobs)) return;
   const LinearJob& job = JobOf(jobs);
   const int item = static_cast<int>(blockIdx.x);
   if (item >= job.items || job.matrix.codebook != kCodebookMul1) return;
@@ -75,6 +80,7 @@ __device__ void PrepareHalf(const LinearJob& job, const LinearWorkspace& work, i
 __global__ void __launch_bounds__(kThreads)
     PrepareHalvesKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
   AwaitPredecessor();
+  if (IsBehindList(jobs)) return;
   const LinearJob& job = JobOf(jobs);
   const int item = static_cast<int>(blockIdx.x);
   if (item >= job.items || job.matrix.codebook == kCodebookMul1) return;
@@ -117,6 +123,7 @@ __global__ void __launch_bounds__(kThreads)
   AwaitPredecessor();
   __shared__ float weights[16][128];
   __shared__ __align__(16) float totals[kRowsPerPass][128];
+  if (IsBehindList(jobs)) return;
   const LinearJob& job = JobOf(jobs);
   const DeviceMatrix& matrix = job.matrix;
   if (job.items == 0 || matrix.codebook == kCodebookMul1) return;
@@ -159,7 +166,8 @@ __global__ void __launch_bounds__(kThreads)
 void LaunchPrepareRows(const LinearJobs& jobs, const LinearWorkspace& work, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(jobs.max_items), static_cast<unsigned>(jobs.job_count));
   const auto kernel = jobs.is_gated ? PrepareRowsKernel<true> : PrepareRowsKernel<false>;
-  Launch(queue, kernel, grid, PrepareThreads(jobs.k), PrepareSharedBytes(jobs.k), jobs, work);
+  const int k = InputsOf(jobs);
+  Launch(queue, kernel, grid, PrepareThreads(k), PrepareSharedBytes(k), jobs, work);
 }
 
 void LaunchIntegerGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
@@ -168,6 +176,14 @@ void LaunchIntegerGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& 
   if (bits <= 4) return LaunchIntegerGemm34(bits, jobs, work, splits, queue);
   if (bits <= 6) return LaunchIntegerGemm56(bits, jobs, work, splits, queue);
   LaunchIntegerGemm78(bits, jobs, work, splits, queue);
+}
+
+void LaunchListGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& work,
+                    int multiprocessors, const Queue& queue) {
+  if (bits <= 2) return LaunchListGemm12(bits, jobs, work, multiprocessors, queue);
+  if (bits <= 4) return LaunchListGemm34(bits, jobs, work, multiprocessors, queue);
+  if (bits <= 6) return LaunchListGemm56(bits, jobs, work, multiprocessors, queue);
+  LaunchListGemm78(bits, jobs, work, multiprocessors, queue);
 }
 
 void LaunchHalfGemm(const LinearJobs& jobs, const LinearWorkspace& work, const Queue& queue) {
