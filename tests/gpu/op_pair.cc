@@ -47,9 +47,9 @@ std::string WhyNoGpu() {
   return std::string(found.message());
 }
 
-OpPair& GetOpPair(const std::string& shape, int tp, int rank) {
-  static auto& pairs = *new std::map<std::tuple<std::string, int, int>, OpPair>();
-  OpPair& pair = pairs[{shape, tp, rank}];
+OpPair& GetOpPair(const std::string& shape, int tp, int rank, int multiprocessors) {
+  static auto& pairs = *new std::map<std::tuple<std::string, int, int, int>, OpPair>();
+  OpPair& pair = pairs[{shape, tp, rank, multiprocessors}];
   if (pair.cuda != nullptr) return pair;
   auto checkpoint = Checkpoint::Open(SyntheticFolder(shape));
   TP2_CHECK(checkpoint.ok());
@@ -58,7 +58,9 @@ OpPair& GetOpPair(const std::string& shape, int tp, int rank) {
   pair.plan = *MakeShardPlan(pair.config, tp, rank);
   pair.host = CutWeights(pair.config, pair.checkpoint->weights(), pair.plan);
   pair.cpu = std::make_unique<CpuOps<Bf16>>(pair.config, 1, 0);
-  auto cuda = CudaOps::Create(pair.config, 1, kTestPositions, *device::SelectDevice(""));
+  device::DeviceInfo device = *device::SelectDevice("");
+  if (multiprocessors > 0) device.multiprocessors = multiprocessors;
+  auto cuda = CudaOps::Create(pair.config, 1, kTestPositions, device);
   TP2_CHECK(cuda.ok());
   pair.cuda = *std::move(cuda);
   pair.card = pair.cuda->Place(0, pair.host);

@@ -31,7 +31,8 @@ std::string SyntheticFolder(const std::string& shape);
 std::string WhyNoGpu();
 
 // Rank `rank` of `tp` over SyntheticFolder(shape). Aborts on failure: nothing can be tested then.
-OpPair& GetOpPair(const std::string& shape, int tp, int rank);
+// multiprocessors: how many the launches are made for; 0: the card's.
+OpPair& GetOpPair(const std::string& shape, int tp, int rank, int multiprocessors = 0);
 
 }  // namespace tp2
 

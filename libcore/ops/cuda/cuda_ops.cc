@@ -101,19 +101,18 @@ absl::Status CudaOps::BuildRopeTable(int64_t max_positions) {
 // Routed entries and one item per row for the shared expert.
 int CudaOps::item_capacity() const { return kMaxRows * (config_.experts_per_token + 1); }
 
-// Every routed entry may be alone in its group.
+// Every routed entry may be alone in its group, which is a job.
 int CudaOps::group_capacity() const { return kMaxRows * config_.experts_per_token; }
 
-int CudaOps::job_capacity() const { return kMaxRows * config_.experts_per_token; }
-
 absl::Status CudaOps::BuildExpertBuffers() {
-  const int64_t items = item_capacity(), jobs = job_capacity();
+  const int64_t items = item_capacity(), jobs = group_capacity();
   const int64_t channels = config_.moe_inter, dim = config_.dim;
   TP2_RETURN_IF_ERROR(AllocateInto(gate_, items * channels));
   TP2_RETURN_IF_ERROR(AllocateInto(up_, items * channels));
   TP2_RETURN_IF_ERROR(AllocateInto(parts_, cuda::kMaxHalves * items * dim));
   TP2_RETURN_IF_ERROR(AllocateInto(up_jobs_, 2 * jobs));
   TP2_RETURN_IF_ERROR(AllocateInto(down_jobs_, cuda::kMaxHalves * jobs));
+  TP2_RETURN_IF_ERROR(AllocateInto(job_counts_, 2));
   TP2_RETURN_IF_ERROR(AllocateInto(item_rows_, items));
   TP2_RETURN_IF_ERROR(AllocateInto(item_weights_, items));
   const std::vector<float> ones(static_cast<size_t>(kMaxRows), 1.0f);

@@ -191,12 +191,10 @@ class CudaOps {
                 const cuda::LinearWorkspace& work, const cuda::Queue& queue);
   void EnqueueMix(const MixArgs<Bf16>& args, const cuda::Queue& queue);
   cuda::KvFinishLaunch KvLaunchOf(const KvFinishArgs<Bf16>& args) const;
-  void RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs, int k);
+  void RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs);
   void RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args);
   // Parts of K for the products of one width among `block_count` blocks of outputs in one launch.
   int SplitsOf(const tuning::ProductKey& key, int block_count) const;
-  // The same for the routed experts' jobs, of which about half have rows.
-  int RoutedSplitsOf(int k, int block_count) const;
 
   // Work beside the main stream: Fork lets it start behind what is enqueued so far, Join makes what
   // is enqueued later wait for it.
@@ -215,7 +213,6 @@ class CudaOps {
   }
   int item_capacity() const;
   int group_capacity() const;
-  int job_capacity() const;
 
   DrafterConfig config_;
   int ordinal_ = 0;
@@ -266,6 +263,7 @@ class CudaOps {
   Buffer<TopTwo> block_best_;
   Buffer<float> gate_, up_, parts_;
   Buffer<cuda::LinearJob> up_jobs_, down_jobs_;
+  Buffer<int> job_counts_;  // of both lists
   Buffer<int32_t> item_rows_, row_items_;
   Buffer<float> item_weights_;
   Buffer<float> ones_;                        // weights of the shared expert's items

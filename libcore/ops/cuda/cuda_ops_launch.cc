@@ -21,15 +21,6 @@ int CudaOps::SplitsOf(const tuning::ProductKey& key, int block_count) const {
   return chosen.value_or(tuning::SafeSplits(key.k, block_count, multiprocessors_));
 }
 
-// Small blocks, six on a multiprocessor. One alone at the end takes as long as a wave, so there are
-// twice as many as fit, of at least two 128-blocks.
-int CudaOps::RoutedSplitsOf(int k, int block_count) const {
-  constexpr int kBlocksPerMultiprocessor = 6;
-  const int used_blocks = std::max(1, block_count / 2);
-  const int wanted = 2 * kBlocksPerMultiprocessor * multiprocessors_ / used_blocks;
-  return std::max(1, std::min(wanted, k / 256));
-}
-
 // Products of jobs that have one k. `matrices`: theirs, for what the launches are to hold.
 void CudaOps::Multiply(const cuda::LinearJobs& jobs,
                        std::span<const exl3::MatrixView* const> matrices,
@@ -170,6 +161,8 @@ void CudaOps::Latents(int rank, const LatentArgs<Bf16>& args) {
   jobs.max_items = product.rows;
   jobs.max_outputs = product.matrix->n;
   jobs.few[0].matrix = cuda::DeviceViewOf(*product.matrix);
+  jobs.few[0].x = product.x;
+  jobs.few[0].x_stride = product.x_stride;
   jobs.few[0].y = product.y;
   jobs.few[0].y_stride = product.matrix->n;
   jobs.few[0].items = product.rows;
@@ -225,6 +218,8 @@ void CudaOps::Enter(int rank, const EnterArgs<Bf16>& args) {
   }
   Join();
   cuda::LaunchEnter({.streams = args.streams,
+                     .half0 = args.partials,
+                     .half1 = args.partials + args.half_stride,
                      .y = args.y,
                      .update = args.update,
                      .pre = args.pre,
@@ -340,12 +335,11 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
 
 // The routed experts' products: one launch per width that the stage's experts have; a job of
 // another width leaves at once.
-void CudaOps::RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs, int k) {
+void CudaOps::RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs) {
   cuda::LaunchPrepareRows(jobs, main_.view(), queue());
-  cuda::LinearWorkspace work = main_.view();
-  work.rows_per_job = cuda::kRowsPerGroup;
-  const int splits = RoutedSplitsOf(k, jobs.max_outputs / 128 * jobs.job_count);
-  for (const int bits : table.bits) cuda::LaunchIntegerGemm(bits, jobs, work, splits, queue());
+  for (const int bits : table.bits) {
+    cuda::LaunchListGemm(bits, jobs, main_.view(), multiprocessors_, queue());
+  }
   if (table.has_half) cuda::LaunchHalfGemm(jobs, main_.view(), queue());
 }
 
@@ -375,6 +369,7 @@ void CudaOps::RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args)
   RunFew(jobs, up, side_.view(), true);
   std::vector<const exl3::MatrixView*> down;
   jobs.job_count = route.halves;
+  jobs.is_gated = true;
   jobs.max_outputs = config_.dim;
   int64_t begin = offset;
   for (int i = 0; i < jobs.job_count; ++i) {
@@ -409,9 +404,10 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
                                    .parts = parts_.data(),
                                    .item_capacity = item_capacity(),
                                    .group_capacity = group_capacity(),
-                                   .job_capacity = jobs,
                                    .up_jobs = up_jobs_.data(),
                                    .down_jobs = down_jobs_.data(),
+                                   .up_count = job_counts_.data(),
+                                   .down_count = job_counts_.data() + 1,
                                    .item_rows = item_rows_.data(),
                                    .item_weights = item_weights_.data(),
                                    .row_items = row_items_.data()};
@@ -419,16 +415,17 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   RunShared(route, args);
   cuda::LaunchRoute(route, queue());
   cuda::LinearJobs products;
-  products.list = up_jobs_.data();
+  products.list = {route.up_jobs, route.up_count, config_.dim, route.channels};
   products.job_count = 2 * jobs;
   products.max_items = std::min(args.rows, cuda::kRowsPerGroup);
   products.max_outputs = route.channels;
   products.swiglu_limit = config_.swiglu_limit;
-  RunRouted(table, products, config_.dim);
-  products.list = down_jobs_.data();
+  RunRouted(table, products);
+  products.list = {route.down_jobs, route.down_count, args.stage->shared.w2[0].k, config_.dim};
   products.job_count = route.halves * jobs;
   products.max_outputs = config_.dim;
-  RunRouted(table, products, args.stage->shared.w2[0].k);
+  products.is_gated = true;
+  RunRouted(table, products);
   Join();
   cuda::LaunchCombine(route, args.partials, args.half_stride, queue());
   CheckLaunch("Experts");
@@ -445,6 +442,14 @@ void CudaOps::AllReduce(std::span<const AllReduceArgs<Bf16>> ranks) {
                         is_split ? ranks[1].y : nullptr, queue());
   CheckLaunch("AllReduce");
 }
+
+namespace {
+
+cuda::ChoiceTarget ChoiceTargetOf(const ExchangeArgs& args) {
+  return {args.token, args.runner_up, args.margin, args.token_stride, args.result_stride};
+}
+
+}  // namespace
 
 void CudaOps::Markov(int rank, const MarkovArgs& args) {
   if (args.requests == 0) return;
@@ -463,27 +468,30 @@ void CudaOps::Markov(int rank, const MarkovArgs& args) {
                       .bias = args.bias,
                       .block_best = block_best_.data(),
                       .arrivals = markov_arrivals_.data(),
-                      .error = error_words_.data() + rank},
+                      .error = error_words_.data() + rank,
+                      .choice = ChoiceTargetOf(args.choice)},
                      PlainQueue());
   CheckLaunch("Markov");
 }
 
 void CudaOps::Exchange(std::span<const ExchangeArgs> ranks) {
   TP2_CHECK(ranks.size() == 1 || ranks.size() == 2);
-  cuda::ExchangeLaunch launch = {.sides = {},
+  cuda::ExchangeLaunch launch = {.best = {},
+                                 .targets = {},
                                  .side_count = static_cast<int>(ranks.size()),
-                                 .requests = ranks[0].requests,
-                                 .token_stride = ranks[0].token_stride,
-                                 .result_stride = ranks[0].result_stride};
+                                 .requests = ranks[0].requests};
   for (size_t i = 0; i < ranks.size(); ++i) {
-    launch.sides[i] = {ranks[i].best, ranks[i].token, ranks[i].runner_up, ranks[i].margin};
+    launch.best[i] = ranks[i].best;
+    launch.targets[i] = ChoiceTargetOf(ranks[i]);
   }
   cuda::LaunchExchange(launch, PlainQueue());
   CheckLaunch("Exchange");
 }
 
+// Beside the choice of the last token.
 void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
   if (args.requests == 0 || args.n_out == 0) return;
+  Fork();
   cuda::LaunchConfidence({.xc = args.xc,
                           .fed = args.fed,
                           .fed_stride = args.fed_stride,
@@ -494,7 +502,7 @@ void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
                           .block_rows = kBlockRows,
                           .dim = config_.dim,
                           .logits = args.logits},
-                         PlainQueue());
+                         side_queue());
   CheckLaunch("Confidence");
 }
 

@@ -44,15 +44,15 @@ struct DeviceHalf16 {
 
 // One product y = x W over up to kRowsPerPass rows. Item i reads row gather[i] (i without a gather)
 // of x and writes row i of y; its prepared form lies at first_item + i and in group
-// first_group + i / 4 of the workspace. No items: the job is skipped. With `up`, x is a gate: what
-// is multiplied is SwiGLU(x, up) times the item's weight.
+// first_group + i / 4 of the workspace. No items: the job is skipped. Of gated jobs x is a gate:
+// what is multiplied is SwiGLU(x, up) times the item's weight.
 struct LinearJob {
   DeviceMatrix matrix;
   const float* x = nullptr;
   int64_t x_stride = 0;
   const int32_t* gather = nullptr;
-  const float* up = nullptr;       // row stride x_stride
-  const float* weights = nullptr;  // [items] with `up`
+  const float* up = nullptr;       // gated: row stride x_stride
+  const float* weights = nullptr;  // gated: [items]
   float* y = nullptr;
   int64_t y_stride = 0;
   int items = 0;
@@ -60,16 +60,31 @@ struct LinearJob {
   int first_group = 0;
 };
 
-// Either up to kFewJobs jobs by value or `job_count` jobs in device memory.
+// Jobs in device memory, of at most kRowsPerGroup items each and matrices of one k and n. Only the
+// device knows how many there are.
+struct JobList {
+  const LinearJob* jobs = nullptr;
+  const int* count = nullptr;
+  int k = 0;
+  int n = 0;
+};
+
+// Either `job_count` jobs by value, up to kFewJobs, or a list of `job_count` at most; all of
+// the same k.
 inline constexpr int kFewJobs = 8;
 struct LinearJobs {
   LinearJob few[kFewJobs];
-  const LinearJob* list = nullptr;
+  JobList list;
   int job_count = 1;
+  bool is_gated = false;
   int max_items = 0;  // of any job
   int max_outputs = 0;
   float swiglu_limit = 0;
 };
+
+inline int InputsOf(const LinearJobs& jobs) {
+  return jobs.list.jobs != nullptr ? jobs.list.k : jobs.few[0].matrix.k;
+}
 
 // Rows between the input transform and the product.
 struct LinearWorkspace {
@@ -79,9 +94,8 @@ struct LinearWorkspace {
   float* halves = nullptr;      // fp16 path: [group][4][k]; jobs of both paths may share a launch
   int64_t* row_sums = nullptr;  // [item] sum of the row's quanta
   float* scales = nullptr;      // [item] factor after the output transform
-  // Split products: sums [job][rows_per_job][max_outputs] and arrivals [job][max_outputs / 128];
-  // zero between launches.
-  int rows_per_job = kRowsPerPass;
+  // Split products: sums [job][kRowsPerPass][max_outputs] and arrivals [job][max_outputs / 128]; of
+  // a list, sums [job][n / 128][kRowsPerGroup][128]. Zero between launches.
   unsigned long long* partial_sums = nullptr;
   unsigned int* arrivals = nullptr;
 };

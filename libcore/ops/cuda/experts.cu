@@ -10,96 +10,148 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kMaxEntries = kThreads;  // rows * experts per token
+constexpr int kMaxRows = 256;
+constexpr int kJobWords = sizeof(LinearJob) / sizeof(uint32_t);
 
-// What a job is, before its matrices are known.
+// What a job is, before its matrices are known. A job is one group, so its number is its group's
+// too.
 struct JobPlace {
-  int job, items, first_item, first_group;
+  int expert, items, first_item;
 };
 
-__device__ void WriteJobs(const RouteLaunch& args, int expert, const JobPlace& place) {
-  const DeviceExpert& weights = args.experts[expert];
-  const int32_t* rows = args.item_rows + place.first_item;
-  const int64_t offset = static_cast<int64_t>(place.first_item) * args.channels;
+// Job `number` of w1 (up = 0) or w3 (up = 1).
+__device__ LinearJob UpJob(const RouteLaunch& args, const JobPlace& place, int number, int up) {
+  const DeviceExpert& weights = args.experts[place.expert];
   LinearJob job;
+  job.matrix = up == 0 ? weights.w1 : weights.w3;
+  job.x = args.x;
+  job.x_stride = args.dim;
+  job.gather = args.item_rows + place.first_item;
+  job.y = (up == 0 ? args.gate : args.up) + static_cast<int64_t>(place.first_item) * args.channels;
+  job.y_stride = args.channels;
   job.items = place.items;
-  for (int up = 0; up < 2; ++up) {
-    job.matrix = up == 0 ? weights.w1 : weights.w3;
-    job.x = args.x;
-    job.x_stride = args.dim;
-    job.gather = rows;
-    job.y = (up == 0 ? args.gate : args.up) + offset;
-    job.y_stride = args.channels;
-    job.first_item = up * args.item_capacity + place.first_item;
-    job.first_group = up * args.group_capacity + place.first_group;
-    args.up_jobs[2 * place.job + up] = job;
-  }
-  int begin = 0;
-  for (int half = 0; half < args.halves; ++half) {
-    job.matrix = weights.w2[half];
-    job.x = args.gate + offset + begin;
-    job.up = args.up + offset + begin;
-    job.weights = args.item_weights + place.first_item;
-    job.x_stride = args.channels;
-    job.gather = nullptr;
-    job.y = args.parts +
-            (static_cast<int64_t>(half) * args.item_capacity + place.first_item) * args.dim;
-    job.y_stride = args.dim;
-    job.first_item = half * args.item_capacity + place.first_item;
-    job.first_group = half * args.group_capacity + place.first_group;
-    args.down_jobs[args.halves * place.job + half] = job;
-    begin += job.matrix.k;
+  job.first_item = up * args.item_capacity + place.first_item;
+  job.first_group = up * args.group_capacity + number;
+  return job;
+}
+
+// Job `number` of a half of w2; halves are equally long.
+__device__ LinearJob DownJob(const RouteLaunch& args, const JobPlace& place, int number, int half) {
+  LinearJob job;
+  job.matrix = args.experts[place.expert].w2[half];
+  const int64_t begin = static_cast<int64_t>(place.first_item) * args.channels +
+                        static_cast<int64_t>(half) * job.matrix.k;
+  job.x = args.gate + begin;
+  job.x_stride = args.channels;
+  job.up = args.up + begin;
+  job.weights = args.item_weights + place.first_item;
+  job.y =
+      args.parts + (static_cast<int64_t>(half) * args.item_capacity + place.first_item) * args.dim;
+  job.y_stride = args.dim;
+  job.items = place.items;
+  job.first_item = half * args.item_capacity + place.first_item;
+  job.first_group = half * args.group_capacity + number;
+  return job;
+}
+
+// Both lists of `count` jobs per matrix. A thread makes a job; it is copied from shared memory,
+// where neighbouring threads write neighbouring words.
+__device__ void WriteJobs(const RouteLaunch& args, const JobPlace* places, int count) {
+  __shared__ __align__(16) uint32_t staged[kThreads * kJobWords];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int up_jobs = 2 * count, all_jobs = (2 + args.halves) * count;
+  uint32_t* const up_words = reinterpret_cast<uint32_t*>(args.up_jobs);
+  uint32_t* const down_words = reinterpret_cast<uint32_t*>(args.down_jobs);
+  for (int begin = 0; begin < all_jobs; begin += kThreads) {
+    const int made = begin + thread, down = made - up_jobs;
+    if (down < 0) {
+      reinterpret_cast<LinearJob*>(staged)[thread] =
+          UpJob(args, places[made / 2], made / 2, made % 2);
+    } else if (made < all_jobs) {
+      const int number = down / args.halves;
+      reinterpret_cast<LinearJob*>(staged)[thread] =
+          DownJob(args, places[number], number, down % args.halves);
+    }
+    __syncthreads();
+    const int words = min(kThreads, all_jobs - begin) * kJobWords;
+    for (int i = thread; i < words; i += kThreads) {
+      const int at = begin * kJobWords + i, down_at = at - up_jobs * kJobWords;
+      if (down_at < 0) {
+        up_words[at] = staged[i];
+      } else {
+        down_words[down_at] = staged[i];
+      }
+    }
+    __syncthreads();
   }
 }
+
+// Places of entries as bits.
+struct EntryBits {
+  uint32_t words[kMaxEntries / 32];
+
+  __device__ int CountBelow(int place) const {
+    int count = 0;
+    for (int i = 0; i < place / 32; ++i) count += __popc(words[i]);
+    return place % 32 == 0 ? count : count + __popc(words[place / 32] << (32 - place % 32));
+  }
+};
 
 // One block. Entry e = row * top_k + i: the i-th choice of a row. An expert's rows become jobs of
 // at most kRowsPerGroup, so that the products need registers for one group only; few experts have
 // more.
 __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ RouteLaunch args) {
   AwaitPredecessor();
-  __shared__ int ids[kMaxEntries];
-  __shared__ int rows_of[kMaxEntries];
-  __shared__ int jobs_of[kMaxEntries];  // of the entry's expert; 0 but for its lowest row's entry
+  __shared__ __align__(16) int keys[kMaxEntries];  // expert, then row; of no entry: the largest
+  __shared__ int sorted[kMaxEntries + kRowsPerGroup];
+  __shared__ EntryBits job_begins;  // among the sorted
+  __shared__ JobPlace places[kMaxEntries];
   const int entries = args.rows * args.top_k;
-  const int e = threadIdx.x;
+  const int e = static_cast<int>(threadIdx.x);
   const int row = e / args.top_k;
-  if (e < entries) {
-    ids[e] = args.choices[row].experts[e % args.top_k];
-    rows_of[e] = row;
-  }
-  for (int job = e; job < 2 * args.job_capacity; job += kThreads) args.up_jobs[job].items = 0;
-  for (int job = e; job < args.halves * args.job_capacity; job += kThreads) {
-    args.down_jobs[job].items = 0;
-  }
+  const bool is_entry = e < entries;
+  const int key = is_entry ? args.choices[row].experts[e % args.top_k] * kMaxRows + row : INT32_MAX;
+  const float weight = is_entry ? args.choices[row].weights[e % args.top_k] : 0;
+  keys[e] = key;
+  sorted[kRowsPerGroup + e] = INT32_MAX;
+  if (e < kRowsPerGroup) sorted[e] = INT32_MAX;
+  if (e < kMaxEntries / 32) job_begins.words[e] = 0;
   __syncthreads();
-  int position = 0, in_row = 0, same = 0, rank = 0;  // rank: among its expert's entries
-  if (e < entries) {
-    for (int other = 0; other < entries; ++other) {
-      const int other_row = rows_of[other];
-      if (ids[other] < ids[e]) {
-        ++position;
-        if (other_row == row) ++in_row;
-      } else if (ids[other] == ids[e]) {
-        ++same;
-        if (other_row < row) {
-          ++position;
-          ++rank;
-        }
+  const int expert_key = key / kMaxRows * kMaxRows;  // none of the expert's is smaller
+  int position = 0, expert_begin = 0;
+  bool begins = false;
+  if (is_entry) {
+    for (int i = 0; i < entries; i += 4) {
+      const int4 four = *reinterpret_cast<const int4*>(keys + i);
+      const int others[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        position += others[j] < key ? 1 : 0;
+        expert_begin += others[j] < expert_key ? 1 : 0;
       }
     }
-    jobs_of[e] = rank == 0 ? GroupsOf(same) : 0;
+    int in_row = 0;
+    for (int i = row * args.top_k; i < (row + 1) * args.top_k; ++i) in_row += keys[i] < key ? 1 : 0;
     args.item_rows[position] = row;
-    args.item_weights[position] = args.choices[row].weights[e % args.top_k];
+    args.item_weights[position] = weight;
     args.row_items[row * args.top_k + in_row] = position;
+    sorted[position] = key;
+    begins = (position - expert_begin) % kRowsPerGroup == 0;
+    if (begins) atomicOr(job_begins.words + position / 32, 1u << position % 32);
   }
   __syncthreads();
-  if (e >= entries || rank % kRowsPerGroup != 0) return;
-  int jobs_before = 0;
-  for (int other = 0; other < entries; ++other) {
-    if (ids[other] < ids[e]) jobs_before += jobs_of[other];
+  if (begins) {
+    int items = 1;
+    while (items < kRowsPerGroup && sorted[position + items] < expert_key + kMaxRows) ++items;
+    places[job_begins.CountBelow(position)] = {key / kMaxRows, items, position};
   }
-  // A job is one group, so its number is its group's too.
-  const int job = jobs_before + rank / kRowsPerGroup;
-  WriteJobs(args, ids[e], {job, min(kRowsPerGroup, same - rank), position, job});
+  const int count = job_begins.CountBelow(entries);
+  if (e == 0) {
+    *args.up_count = 2 * count;
+    *args.down_count = args.halves * count;
+  }
+  __syncthreads();
+  WriteJobs(args, places, count);
 }
 
 // partials[half][row] = the row's items in ascending expert order, then the shared expert's. Grid:

@@ -65,11 +65,11 @@ struct BlockSums {
   }
 };
 
-// y of one item and the block's 128 outputs from the exact sums, by one warp.
-__device__ inline void StoreOutputs(const LinearJob& job, const LinearWorkspace& work, int item,
-                                    const long long (&sums)[4]) {
+// y of one item and the 128 outputs of number `block` from the exact sums, by one warp.
+__device__ inline void StoreOutputs(const LinearJob& job, const LinearWorkspace& work, int block,
+                                    int item, const long long (&sums)[4]) {
   const int lane = threadIdx.x % 32;
-  const int column = blockIdx.x * kBlockOutputs + 4 * lane;
+  const int column = block * kBlockOutputs + 4 * lane;
   const long long offset = kExl3Mul1Offset * work.row_sums[job.first_item + item];
   float v[4];
 #pragma unroll
@@ -85,49 +85,51 @@ __device__ inline void StoreOutputs(const LinearJob& job, const LinearWorkspace&
   *reinterpret_cast<float4*>(job.y + item * job.y_stride + column) = y;
 }
 
-// The sums of a block that holds all of K.
-__device__ inline void FinishWhole(const LinearJob& job, const LinearWorkspace& work,
+// Outputs whose sums hold all of K.
+__device__ inline void FinishWhole(const LinearJob& job, const LinearWorkspace& work, int block,
                                    const BlockSums& sums) {
   for (int item = threadIdx.x / 32; item < job.items; item += blockDim.x / 32) {
     long long four[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) four[j] = sums.At(item, threadIdx.x % 32 * 4 + j);
-    StoreOutputs(job, work, item, four);
+    StoreOutputs(job, work, block, item, four);
   }
 }
 
-// Adds the block's part to the workspace; the last block of the 128 outputs finishes them and
-// leaves the workspace zero for the next launch.
-__device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& work,
-                                   const BlockSums& sums) {
+// Where the parts of K of 128 outputs meet in the workspace.
+struct SplitSums {
+  unsigned long long* totals;  // [item][pitch]
+  int64_t pitch;
+  unsigned int* arrivals;
+  unsigned int parts;
+};
+
+// Adds a part to the workspace; the last one finishes the outputs and leaves the workspace zero for
+// the next launch.
+__device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& work, int block,
+                                   const BlockSums& sums, const SplitSums& split) {
   __shared__ bool is_last;
-  const int64_t n = static_cast<int64_t>(gridDim.x) * kBlockOutputs;
-  unsigned long long* totals = work.partial_sums +
-                               static_cast<int64_t>(blockIdx.z) * work.rows_per_job * n +
-                               static_cast<int64_t>(blockIdx.x) * kBlockOutputs;
-  unsigned int* arrivals = work.arrivals + blockIdx.z * gridDim.x + blockIdx.x;
   for (int i = threadIdx.x; i < job.items * kBlockOutputs; i += blockDim.x) {
     const int item = i / kBlockOutputs, output = i % kBlockOutputs;
-    atomicAdd(totals + item * n + output, static_cast<unsigned long long>(sums.At(item, output)));
+    atomicAdd(split.totals + item * split.pitch + output,
+              static_cast<unsigned long long>(sums.At(item, output)));
   }
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    is_last = atomicAdd(arrivals, 1u) + 1 == gridDim.y;
-    if (is_last) *arrivals = 0;
+    is_last = CountArrival(split.arrivals) + 1 == split.parts;
+    if (is_last) *split.arrivals = 0;
   }
   __syncthreads();
   if (!is_last) return;
-  __threadfence();
   for (int item = threadIdx.x / 32; item < job.items; item += blockDim.x / 32) {
-    unsigned long long* from = totals + item * n + threadIdx.x % 32 * 4;
+    unsigned long long* from = split.totals + item * split.pitch + threadIdx.x % 32 * 4;
     long long four[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       four[j] = static_cast<long long>(__ldcg(from + j));
       from[j] = 0;
     }
-    StoreOutputs(job, work, item, four);
+    StoreOutputs(job, work, block, item, four);
   }
 }
 
@@ -171,17 +173,19 @@ __device__ inline void AddUnit(const LaneUnit<K>& unit, const uint32_t* quanta, 
   }
 }
 
+// The block's first sums. Threads meet before and after.
+__device__ inline void ClearSums(const LinearJob& job, const BlockSums& totals) {
+  for (int i = threadIdx.x; i < job.items * kSumPitch; i += blockDim.x) {
+    totals.high[i] = 0;
+    totals.low[i] = 0;
+  }
+}
+
 // The sums of all warps into shared memory. Integer adds commute, so atomics need no turns.
 template <int kGroups>
 __device__ inline void GatherSums(const LinearJob& job, int first_column,
                                   const int (&sums)[kUnitSide][kGroups][4],
                                   const BlockSums& totals) {
-  __syncthreads();  // the sums lie where other warps' slots were
-  for (int i = threadIdx.x; i < job.items * kSumPitch; i += blockDim.x) {
-    totals.high[i] = 0;
-    totals.low[i] = 0;
-  }
-  __syncthreads();
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
@@ -199,67 +203,98 @@ __device__ inline void GatherSums(const LinearJob& job, int first_column,
   __syncthreads();
 }
 
-// This warp's units of the block's range of K, summed. The first weights are on their way before
-// the rows are ready. slots: the warp's own.
-template <class Shape, int K, int kGroups>
-__device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& work, int column,
-                                int k_part, uint4* slots, int (&sums)[kUnitSide][kGroups][4]) {
-  constexpr int kParts = Shape::kParts, kSlots = Shape::kSlots;
-  constexpr int kUnitVectors = Shape::kUnitVectors;
-  const int lane = threadIdx.x % 32;
-  const int unit_count = job.matrix.k / kUnitInputs;
-  const int steps = job.matrix.k / 128;  // ranges are whole 128-blocks
-  const int begin = steps * static_cast<int>(blockIdx.y) / static_cast<int>(gridDim.y) * 2;
-  const int end = steps * static_cast<int>(blockIdx.y + 1) / static_cast<int>(gridDim.y) * 2;
-  const int group_stride = unit_count * 128;
-  const int first = job.first_group * group_stride + 4 * lane;
-  const int column_unit = static_cast<int>(blockIdx.x) * kBlockColumns + column;
-  const uint4* units = reinterpret_cast<const uint4*>(job.matrix.trellis) +
-                       static_cast<int64_t>(column_unit) * unit_count * kUnitVectors;
+// What one warp sums: units begin, begin + kParts, ... below end of a column of units.
+struct WarpUnits {
+  const uint4* units;  // of the column
+  int begin, end;
+
+  // column: of units side by side; steps [first, last) of 128 inputs.
+  template <class Shape>
+  __device__ static WarpUnits Of(const LinearJob& job, int column, int first, int last) {
+    const int unit_count = job.matrix.k / kUnitInputs;
+    const int part = static_cast<int>(threadIdx.x) / 32 / kBlockColumns;
+    return {reinterpret_cast<const uint4*>(job.matrix.trellis) +
+                static_cast<int64_t>(column) * unit_count * Shape::kUnitVectors,
+            2 * first + part, 2 * last};
+  }
+};
+
+// Puts the first weights on their way. slots: the warp's own.
+template <class Shape, int K>
+__device__ inline void StartUnits(const WarpUnits& range, uint4* slots) {
 #pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    const int u = begin + k_part + i * kParts;
-    if (u < end) {
-      CopyUnit<K>(units + static_cast<int64_t>(u) * kUnitVectors, slots + i * kUnitVectors);
+  for (int i = 0; i < Shape::kSlots; ++i) {
+    const int u = range.begin + i * Shape::kParts;
+    if (u < range.end) {
+      CopyUnit<K>(range.units + static_cast<int64_t>(u) * Shape::kUnitVectors,
+                  slots + i * Shape::kUnitVectors);
     }
     __pipeline_commit();
   }
-  AwaitPredecessor();
+}
+
+// The warp's units, started before, summed.
+template <class Shape, int K, int kGroups>
+__device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& work,
+                                const WarpUnits& range, uint4* slots,
+                                int (&sums)[kUnitSide][kGroups][4]) {
+  constexpr int kParts = Shape::kParts, kSlots = Shape::kSlots;
+  constexpr int kUnitVectors = Shape::kUnitVectors;
+  const int group_stride = job.matrix.k / kUnitInputs * 128;
+  const int first = job.first_group * group_stride + 4 * (static_cast<int>(threadIdx.x) % 32);
   uint32_t values[kGroups];
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) {
-    values[g] = work.quanta[first + g * group_stride + (begin + k_part) * 128];
+    values[g] = work.quanta[first + g * group_stride + range.begin * 128];
   }
   int i = 0;
-  for (int u = begin + k_part; u < end; u += kParts) {
+  for (int u = range.begin; u < range.end; u += kParts) {
     uint4* slot = slots + i * kUnitVectors;
     LaneUnit<K> unit;
     __pipeline_wait_prior(kSlots - 1);
     unit.Load(slot);
     const int next = u + kSlots * kParts;
-    if (next < end) CopyUnit<K>(units + static_cast<int64_t>(next) * kUnitVectors, slot);
+    if (next < range.end) {
+      CopyUnit<K>(range.units + static_cast<int64_t>(next) * kUnitVectors, slot);
+    }
     __pipeline_commit();
     const int now = first + u * 128;
-    AddUnit<K, kGroups>(unit, work.quanta, now, u + kParts < end ? now + kParts * 128 : now,
+    AddUnit<K, kGroups>(unit, work.quanta, now, u + kParts < range.end ? now + kParts * 128 : now,
                         group_stride, values, sums);
     i = i + 1 == kSlots ? 0 : i + 1;
   }
 }
 
+// The first weights are on their way before the rows are ready.
 template <class Shape, int K, int kGroups>
 __device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& work, uint4* shared) {
   const int warp = threadIdx.x / 32;
   const int column = warp % kBlockColumns;
+  const int block = static_cast<int>(blockIdx.x);
+  const int steps = job.matrix.k / 128;  // ranges are whole 128-blocks
+  const WarpUnits range =
+      WarpUnits::Of<Shape>(job, block * kBlockColumns + column,
+                           steps * static_cast<int>(blockIdx.y) / static_cast<int>(gridDim.y),
+                           steps * static_cast<int>(blockIdx.y + 1) / static_cast<int>(gridDim.y));
+  uint4* const slots = shared + warp * Shape::kSlots * Shape::kUnitVectors;
+  StartUnits<Shape, K>(range, slots);
+  AwaitPredecessor();
   int sums[kUnitSide][kGroups][4] = {};
-  SumUnits<Shape, K, kGroups>(job, work, column, warp / kBlockColumns,
-                              shared + warp * Shape::kSlots * Shape::kUnitVectors, sums);
+  SumUnits<Shape, K, kGroups>(job, work, range, slots, sums);
   int* const high = reinterpret_cast<int*>(shared);
   const BlockSums totals = {high, high + Shape::kMaxGroups * kRowsPerGroup * kSumPitch};
+  __syncthreads();  // the sums lie where other warps' slots were
+  ClearSums(job, totals);
+  __syncthreads();
   GatherSums<kGroups>(job, column * kUnitOutputs, sums, totals);
   if (gridDim.y == 1) {
-    FinishWhole(job, work, totals);
+    FinishWhole(job, work, block, totals);
   } else {
-    FinishSplit(job, work, totals);
+    const int64_t n = static_cast<int64_t>(gridDim.x) * kBlockOutputs;
+    FinishSplit(job, work, block, totals,
+                {work.partial_sums + static_cast<int64_t>(blockIdx.z) * kRowsPerPass * n +
+                     static_cast<int64_t>(blockIdx.x) * kBlockOutputs,
+                 n, work.arrivals + blockIdx.z * gridDim.x + blockIdx.x, gridDim.y});
   }
 }
 
@@ -269,17 +304,13 @@ inline constexpr int kFewGroups = 2;
 inline constexpr int kManyGroups = 5;
 inline constexpr int kAllGroups = GroupsOf(kRowsPerPass);
 
-// Copies the block's job into shared memory. A list was written by a kernel that has ended, but
-// perhaps after this multiprocessor cached its place.
-__device__ inline const LinearJob& FetchJob(const LinearJobs& jobs) {
+// Copies a job into shared memory. Threads meet before another one is fetched.
+template <class LoadWord>
+__device__ inline const LinearJob& FetchJob(const LinearJob* job, LoadWord load) {
   constexpr int kWords = sizeof(LinearJob) / sizeof(uint32_t);
   __shared__ __align__(16) uint32_t words[kWords];
   const int i = static_cast<int>(threadIdx.x);
-  if (i < kWords) {
-    words[i] = jobs.list != nullptr
-                   ? __ldcg(reinterpret_cast<const uint32_t*>(jobs.list + blockIdx.z) + i)
-                   : reinterpret_cast<const uint32_t*>(jobs.few + blockIdx.z)[i];
-  }
+  if (i < kWords) words[i] = load(reinterpret_cast<const uint32_t*>(job) + i);
   __syncthreads();
   return *reinterpret_cast<const LinearJob*>(words);
 }
@@ -291,7 +322,8 @@ __global__ void __launch_bounds__(GemmShape<K, kMaxGroups>::kThreads,
     IntegerGemmKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
   using Shape = GemmShape<K, kMaxGroups>;
   TP2_DYNAMIC_SHARED(uint4, shared);
-  const LinearJob& job = FetchJob(jobs);
+  const LinearJob& job =
+      FetchJob(jobs.few + blockIdx.z, [](const uint32_t* word) { return *word; });
   const int first_output = static_cast<int>(blockIdx.x) * kBlockOutputs;
   if (job.items == 0 || job.matrix.bits != K || job.matrix.codebook != kCodebookMul1 ||
       first_output >= job.matrix.n) {

@@ -1,6 +1,7 @@
 // The exact integer product for trellis widths 3 and 4.
 #include "libcore/ops/cuda/integer_gemm.cuh"
 #include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/list_gemm.cuh"
 #include "libcore/ops/cuda/preload.cuh"
 
 namespace tp2::cuda {
@@ -11,6 +12,15 @@ void LaunchIntegerGemm34(int bits, const LinearJobs& jobs, const LinearWorkspace
     LaunchIntegerGemmOf<3>(jobs, work, splits, queue);
   } else {
     LaunchIntegerGemmOf<4>(jobs, work, splits, queue);
+  }
+}
+
+void LaunchListGemm34(int bits, const LinearJobs& jobs, const LinearWorkspace& work,
+                      int multiprocessors, const Queue& queue) {
+  if (bits == 3) {
+    LaunchListGemmOf<3>(jobs, work, multiprocessors, queue);
+  } else {
+    LaunchListGemmOf<4>(jobs, work, multiprocessors, queue);
   }
 }
 

@@ -1,6 +1,7 @@
 // The exact integer product for trellis widths 7 and 8.
 #include "libcore/ops/cuda/integer_gemm.cuh"
 #include "libcore/ops/cuda/kernels.h"
+#include "libcore/ops/cuda/list_gemm.cuh"
 #include "libcore/ops/cuda/preload.cuh"
 
 namespace tp2::cuda {
@@ -11,6 +12,15 @@ void LaunchIntegerGemm78(int bits, const LinearJobs& jobs, const LinearWorkspace
     LaunchIntegerGemmOf<7>(jobs, work, splits, queue);
   } else {
     LaunchIntegerGemmOf<8>(jobs, work, splits, queue);
+  }
+}
+
+void LaunchListGemm78(int bits, const LinearJobs& jobs, const LinearWorkspace& work,
+                      int multiprocessors, const Queue& queue) {
+  if (bits == 7) {
+    LaunchListGemmOf<7>(jobs, work, multiprocessors, queue);
+  } else {
+    LaunchListGemmOf<8>(jobs, work, multiprocessors, queue);
   }
 }
 

@@ -25,7 +25,8 @@ struct Queue {
 
 // linear.cu, integer_gemm_*.cu. Prepares the rows of every job (sign, scale, transform,
 // quantization), then multiplies. `splits` parts of K meet in partial_sums; 1 needs none. The jobs
-// of a split launch have one number of outputs.
+// of a split launch have one number of outputs. A list has its own launchers, which split as its
+// length wants.
 void LaunchPrepareRows(const LinearJobs& jobs, const LinearWorkspace& work, const Queue& queue);
 void LaunchIntegerGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
                        const Queue& queue);
@@ -37,6 +38,16 @@ void LaunchIntegerGemm56(int bits, const LinearJobs& jobs, const LinearWorkspace
                          const Queue& queue);
 void LaunchIntegerGemm78(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
                          const Queue& queue);
+void LaunchListGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& work,
+                    int multiprocessors, const Queue& queue);
+void LaunchListGemm12(int bits, const LinearJobs& jobs, const LinearWorkspace& work,
+                      int multiprocessors, const Queue& queue);
+void LaunchListGemm34(int bits, const LinearJobs& jobs, const LinearWorkspace& work,
+                      int multiprocessors, const Queue& queue);
+void LaunchListGemm56(int bits, const LinearJobs& jobs, const LinearWorkspace& work,
+                      int multiprocessors, const Queue& queue);
+void LaunchListGemm78(int bits, const LinearJobs& jobs, const LinearWorkspace& work,
+                      int multiprocessors, const Queue& queue);
 // 3INST and mcg: fp32 sums in ascending k; jobs of other codebooks are skipped.
 void LaunchHalfGemm(const LinearJobs& jobs, const LinearWorkspace& work, const Queue& queue);
 
@@ -103,7 +114,9 @@ void LaunchCollapse(const CollapseLaunch& args, const Queue& queue);
 // EnterArgs without Mix, which must not lie between Update and Collapse; dim at most 16384.
 struct EnterLaunch {
   Bf16* streams;
-  const Bf16* y;  // null: no update
+  const float* half0;  // null, or y is bf16(half0 + half1) first
+  const float* half1;
+  Bf16* y;  // null: no update
   const MixCoefficients* update;
   const float* pre;
   int64_t pre_stride;
@@ -188,6 +201,13 @@ void LaunchConfidence(const ConfidenceLaunch& args, const Queue& queue);
 // head.cu. block_best: [kMarkovBlocks][requests].
 inline constexpr int kMarkovBlocks = 528;
 inline constexpr int kMaxMarkovRequests = 4;
+// Where a rank's chosen tokens go.
+struct ChoiceTarget {
+  int32_t* token;
+  int32_t* runner_up;  // null with margin
+  float* margin;
+  int64_t token_stride, result_stride;
+};
 struct MarkovLaunch {
   const float* base;
   int64_t base_stride;
@@ -204,19 +224,14 @@ struct MarkovLaunch {
   TopTwo* block_best;
   unsigned int* arrivals;  // zero between launches
   int* error;
+  ChoiceTarget choice;  // no token: only `best` is wanted
 };
 void LaunchMarkov(const MarkovLaunch& args, const Queue& queue);
-struct ExchangeSide {
-  const TopTwo* best;
-  int32_t* token;
-  int32_t* runner_up;  // null with margin
-  float* margin;
-};
 struct ExchangeLaunch {
-  ExchangeSide sides[2];
+  const TopTwo* best[2];
+  ChoiceTarget targets[2];
   int side_count;
   int requests;
-  int64_t token_stride, result_stride;
 };
 void LaunchExchange(const ExchangeLaunch& args, const Queue& queue);
 
@@ -232,12 +247,13 @@ struct RouteLaunch {
   const float* x;
   float *gate, *up;  // [items, channels]
   float* parts;      // [halves][item_capacity, dim]
-  int item_capacity, group_capacity, job_capacity;
-  LinearJob* up_jobs;    // [job_capacity][2]: w1, w3
-  LinearJob* down_jobs;  // [job_capacity][halves]
-  int32_t* item_rows;    // [item_capacity]
-  float* item_weights;   // [item_capacity]
-  int32_t* row_items;    // [rows, top_k] items of a row in ascending expert
+  int item_capacity, group_capacity;
+  LinearJob* up_jobs;    // [group_capacity][2]: w1, w3
+  LinearJob* down_jobs;  // [group_capacity][halves]
+  int *up_count, *down_count;
+  int32_t* item_rows;   // [item_capacity]
+  float* item_weights;  // [item_capacity]
+  int32_t* row_items;   // [rows, top_k] items of a row in ascending expert
 };
 void LaunchRoute(const RouteLaunch& args, const Queue& queue);
 void LaunchCombine(const RouteLaunch& args, float* partials, int64_t half_stride,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -81,6 +82,12 @@ T atomicAdd(T* at, T value) {
   return old;
 }
 template <class T>
+T atomicOr(T* at, T bits) {
+  const T old = *at;
+  *at = old | bits;
+  return old;
+}
+template <class T>
 T atomicMax(T* at, T value) {
   const T old = *at;
   *at = std::max(old, value);
@@ -96,6 +103,7 @@ inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
   }
   return result;
 }
+inline int __popc(uint32_t word) { return std::popcount(word); }
 inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t shift) {
   return static_cast<uint32_t>((uint64_t{high} << 32 | low) << (shift & 31) >> 32);
 }
