@@ -165,7 +165,7 @@ struct AttentionLaunch {
 };
 void LaunchAttention(const AttentionLaunch& args, const Queue& queue);
 
-// matvec.cu
+// grouped_output.cu
 struct GroupedOutputLaunch {
   const float* o;  // [rows, groups, inputs]
   const Fp8E4m3* weights;
@@ -176,6 +176,8 @@ struct GroupedOutputLaunch {
   float* z;
 };
 void LaunchGroupedOutput(const GroupedOutputLaunch& args, const Queue& queue);
+
+// matvec.cu
 struct RouterLaunch {
   const float* x;
   DeviceHalf16 gate;
@@ -266,6 +268,7 @@ cudaError_t PreloadLatents();
 cudaError_t PreloadRows();
 cudaError_t PreloadMix();
 cudaError_t PreloadAttention();
+cudaError_t PreloadGroupedOutput();
 cudaError_t PreloadMatVec();
 cudaError_t PreloadHead();
 cudaError_t PreloadExperts();

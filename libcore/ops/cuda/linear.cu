@@ -207,9 +207,9 @@ cudaError_t PreloadLinear() {
 
 cudaError_t PreloadKernels() {
   for (const auto preload :
-       {PreloadLinear, PreloadLatents, PreloadRows, PreloadMix, PreloadAttention, PreloadMatVec,
-        PreloadHead, PreloadExperts, PreloadRepack, PreloadIntegerGemm12, PreloadIntegerGemm34,
-        PreloadIntegerGemm56, PreloadIntegerGemm78}) {
+       {PreloadLinear, PreloadLatents, PreloadRows, PreloadMix, PreloadAttention,
+        PreloadGroupedOutput, PreloadMatVec, PreloadHead, PreloadExperts, PreloadRepack,
+        PreloadIntegerGemm12, PreloadIntegerGemm34, PreloadIntegerGemm56, PreloadIntegerGemm78}) {
     if (const cudaError_t error = preload(); error != cudaSuccess) return error;
   }
   return cudaSuccess;

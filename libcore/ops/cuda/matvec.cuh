@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "libcore/math/fp8.h"
 #include "libcore/ops/cuda/ptx.cuh"
 #include "libcore/ops/cuda/warp.cuh"
 
@@ -38,37 +37,6 @@ struct Half16Form {
     return is_fp16 ? ToFloat(Fp16{half}) : ToFloat(Bf16{half});
   }
 };
-
-inline constexpr int kE4m3Width = 16;  // V
-
-// Two codes in the upper bytes of halves. Their fields moved to fp16's places are the value times
-// 2^-8, exactly, subnormals too.
-__device__ inline uint32_t SmallHalvesOfE4m3(uint32_t codes) {
-  return (codes & 0x80008000u) | ((codes & 0x7F007F00u) >> 1);
-}
-
-// What DecodeE4m3 multiplies by. Scales are powers of two far from the ends of fp32's range (the
-// loader has refused others), so every product is exact, in any order.
-__device__ inline float E4m3Factor(float scale) {
-#if __CUDA_ARCH__ >= 890
-  return scale;
-#else
-  return scale * 256.0f;
-#endif
-}
-
-// Four weights. The loader has refused NaN codes.
-__device__ inline void DecodeE4m3(uint32_t four, float factor, float (&w)[4]) {
-#if __CUDA_ARCH__ >= 890
-  WidenHalves(HalvesOfE4m3(four), w[0], w[1]);
-  WidenHalves(HalvesOfE4m3(four >> 16), w[2], w[3]);
-#else
-  WidenHalves(SmallHalvesOfE4m3(__byte_perm(four, 0, 0x1404)), w[0], w[1]);
-  WidenHalves(SmallHalvesOfE4m3(__byte_perm(four, 0, 0x3424)), w[2], w[3]);
-#endif
-#pragma unroll
-  for (int i = 0; i < 4; ++i) w[i] = w[i] * factor;
-}
 
 constexpr int PowerOfTwoAtLeast(int n) { return n <= 1 ? 1 : 2 * PowerOfTwoAtLeast((n + 1) / 2); }
 
