@@ -4,6 +4,7 @@
 #include <cuda_pipeline_primitives.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/launch.cuh"
@@ -16,88 +17,151 @@ constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 constexpr int kRowChunk = 5;
 
-constexpr int kSweepInputs = kReduceLanes * Fp8Form::kWidth;
+constexpr int kSweepInputs = kReduceLanes * kE4m3Width;
 
-// Rows of x for one sweep of the canonical order in shared memory, as the lanes read them: piece
-// `quarter` of lane `lane` is x[16 lane + 4 quarter ..]. The pitch spreads the pieces over banks.
+// One sweep of the canonical order in shared memory: kRows rows of x as the lanes read them, piece
+// `quarter` of lane `lane` being x[16 lane + 4 quarter ..]. The pitch spreads the pieces over
+// banks.
 template <int kRows>
 struct SweepTile {
   static constexpr int kPitch = kReduceLanes + 1;
   float4 pieces[kRows][4][kPitch];
+};
 
-  // Starts the copy of the sweep from element `begin`; rows past the last repeat it.
-  __device__ void Copy(const float* x, int64_t x_stride, int row_count, int begin, int columns) {
-    constexpr int kPieces = 4 * kReduceLanes;
-    for (int i = threadIdx.x; i < kRows * kPieces; i += kThreads) {
-      const int row = i / kPieces, piece = i % kPieces;
-      const int k = begin + 4 * piece;
-      if (k >= columns) continue;
-      __pipeline_memcpy_async(&pieces[row][piece % 4][piece / 4],
-                              x + min(row, row_count - 1) * x_stride + k, sizeof(float4));
+// A thread's part in the copies of x: one piece of every kRowsAtOnce-th row, a sweep at a time.
+// Rows past the last keep what they hold: their sums are nobody's.
+template <int kRows>
+struct TileCopier {
+  static constexpr int kPieces = kSweepInputs / 4, kRowsAtOnce = kThreads / kPieces;
+  static_assert(kThreads % kPieces == 0);
+
+  const float* from;
+  float4* to;
+  int row_stride;
+  int rows_left;
+
+  __device__ TileCopier(const float* x, int x_stride, int row_count, SweepTile<kRows>& tile) {
+    const int row = static_cast<int>(threadIdx.x) / kPieces;
+    const int piece = static_cast<int>(threadIdx.x) % kPieces;
+    from = x + row * x_stride + 4 * piece;
+    to = &tile.pieces[row][piece % 4][piece / 4];
+    row_stride = kRowsAtOnce * x_stride;
+    rows_left = row_count - row;
+  }
+  // The sweep from element `begin` into tile number `tile`.
+  __device__ void Copy(int begin, int columns, int tile) const {
+    if (begin + static_cast<int>(threadIdx.x) % kPieces * 4 >= columns) return;
+    constexpr int kTile = sizeof(SweepTile<kRows>) / sizeof(float4);
+    constexpr int kRow = 4 * SweepTile<kRows>::kPitch;
+#pragma unroll
+    for (int r = 0; r < kRows; r += kRowsAtOnce) {
+      if (r >= rows_left) return;
+      __pipeline_memcpy_async(to + tile * kTile + r * kRow,
+                              from + (r / kRowsAtOnce * row_stride + begin), sizeof(float4));
     }
   }
 };
 
-// The lane's weights of kOut rows, one sweep; the rows lie in one block of scales.
-template <int kOut>
-struct SweepWeights {
-  uint4 bits[kOut];
-  float scale;
+// The block's memory: x of the sweep that is added and of the next one; of the next one also the
+// weights, which a lane copies for itself.
+template <int kOut, int kRows>
+struct GroupedOutputMemory {
+  SweepTile<kRows> tiles[2];
+  uint4 weights[kOut][kThreads];
 };
 
-// Adds one sweep: sums[o][r] of the lane.
+// Adds one sweep: sums[o][r] of the lane; destroys `weights`. In two halves, because the compiler
+// spills registers when it may mix four quarters.
 template <int kOut, int kRows>
-__device__ void AddSweep(const Fp8Form& form, const SweepWeights<kOut>& weights,
-                         const SweepTile<kRows>& tile, float (&sums)[kOut][kRows]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+__device__ void AddSweep(uint4 (&weights)[kOut], float factor, const SweepTile<kRows>& tile,
+                         float (&sums)[kOut][kRows]) {
+  const float4* x = &tile.pieces[0][0][threadIdx.x % 32];
+#pragma unroll 1
+  for (int half = 0; half < 2; ++half) {
 #pragma unroll
-  for (int quarter = 0; quarter < 4; ++quarter) {
-    float w[kOut][4];
-#pragma unroll
-    for (int o = 0; o < kOut; ++o) {
-      form.Decode({weights.bits[o], weights.scale}, quarter, w[o]);
-    }
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const float4 values = tile.pieces[r][quarter][lane];
+    for (int quarter = 0; quarter < 2; ++quarter) {
+      float w[kOut][4];
 #pragma unroll
       for (int o = 0; o < kOut; ++o) {
-        sums[o][r] = fmaf(w[o][0], values.x, sums[o][r]);
-        sums[o][r] = fmaf(w[o][1], values.y, sums[o][r]);
-        sums[o][r] = fmaf(w[o][2], values.z, sums[o][r]);
-        sums[o][r] = fmaf(w[o][3], values.w, sums[o][r]);
+        DecodeE4m3(quarter == 0 ? weights[o].x : weights[o].y, factor, w[o]);
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const float4 values = x[(4 * r + quarter) * SweepTile<kRows>::kPitch];
+#pragma unroll
+        for (int o = 0; o < kOut; ++o) {
+          sums[o][r] = fmaf(w[o][0], values.x, sums[o][r]);
+          sums[o][r] = fmaf(w[o][1], values.y, sums[o][r]);
+          sums[o][r] = fmaf(w[o][2], values.z, sums[o][r]);
+          sums[o][r] = fmaf(w[o][3], values.w, sums[o][r]);
+        }
       }
     }
+#pragma unroll
+    for (int o = 0; o < kOut; ++o) {
+      weights[o].x = weights[o].z;
+      weights[o].y = weights[o].w;
+    }
+    x += 2 * SweepTile<kRows>::kPitch;
   }
 }
 
-// The copy of a segment's sweeps is waited for in parts, so that sums begin with the first.
-constexpr int kCopyParts = 4;
-constexpr int kSweepsPerPart = kSweepsPerSegment / kCopyParts;
+// The sums of one segment across the warp: kFirst rows of x at once and the rest, as many as
+// WarpSumMany takes.
+template <int kOut, int kRows>
+struct WarpSums {
+  static constexpr int kFirst = kRows * kOut <= 32 ? kRows : 32 / kOut;
+  static constexpr int kRest = kRows - kFirst;
+  float first = 0.0f, rest = 0.0f;
 
-// Until the calling thread's copies of parts 0 .. part have arrived.
-__device__ inline void AwaitPart(int part) {
-  switch (part) {
-    case 0:
-      return __pipeline_wait_prior(kCopyParts - 1);
-    case 1:
-      return __pipeline_wait_prior(kCopyParts - 2);
-    case 2:
-      return __pipeline_wait_prior(kCopyParts - 3);
-    default:
-      return __pipeline_wait_prior(0);
+  // Clears `sums`.
+  __device__ void Add(float (&sums)[kOut][kRows], bool is_first_segment) {
+    AddRows<kFirst>(sums, 0, is_first_segment, first);
+    if constexpr (kRest > 0) AddRows<kRest>(sums, kFirst, is_first_segment, rest);
+#pragma unroll
+    for (int o = 0; o < kOut; ++o) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) sums[o][r] = 0.0f;
+    }
   }
-}
+  // store(o, r, sum) for every sum that this lane holds.
+  template <class Store>
+  __device__ void ForEach(Store store) const {
+    StoreRows<kFirst>(0, first, store);
+    if constexpr (kRest > 0) StoreRows<kRest>(kFirst, rest, store);
+  }
+
+ private:
+  template <int kCount>
+  __device__ static void AddRows(const float (&sums)[kOut][kRows], int row, bool is_first_segment,
+                                 float& total) {
+    float flat[kSumCount<kOut, kCount>] = {};
+#pragma unroll
+    for (int o = 0; o < kOut; ++o) {
+#pragma unroll
+      for (int r = 0; r < kCount; ++r) flat[o * kCount + r] = sums[o][row + r];
+    }
+    const float sum = WarpSumMany(flat);
+    total = is_first_segment ? sum : total + sum;
+  }
+  template <int kCount, class Store>
+  __device__ static void StoreRows(int row, float total, Store store) {
+    constexpr int kSums = kSumCount<kOut, kCount>;
+    const int index = WarpSumIndex<kSums>();
+    if (WarpSumIsMain<kSums>() && index < kOut * kCount) {
+      store(index / kCount, row + index % kCount, total);
+    }
+  }
+};
 
 // Grid: x = chunks of kRows rows, y = outputs, z = groups: chunks that share weights run together.
-// The block's warps share the rows of x, a segment of them at a time. kOut divides the side of a
-// block of scales. Dynamic shared memory: kSweepsPerSegment tiles, of one block a multiprocessor.
+// The block's warps share the rows of x. kOut rows of weights lie in one block of scales, and so do
+// a lane's weights of a sweep. One block a multiprocessor.
 template <int kOut, int kRows>
 __global__ void __launch_bounds__(kThreads, 1)
     GroupedOutputKernel(const __grid_constant__ GroupedOutputLaunch args) {
-  constexpr int kSums = kSumCount<kOut, kRows>;
-  TP2_DYNAMIC_SHARED(float4, tile_memory);
-  SweepTile<kRows>* const tiles = reinterpret_cast<SweepTile<kRows>*>(tile_memory);
+  TP2_DYNAMIC_SHARED(float4, dynamic_memory);
+  auto& memory = *reinterpret_cast<GroupedOutputMemory<kOut, kRows>*>(dynamic_memory);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   // Outputs are whole blocks of kOut; warps past the last repeat it.
   const int first =
@@ -106,54 +170,56 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int group = static_cast<int>(blockIdx.z);
   const int row = static_cast<int>(blockIdx.x) * kRows;
   const int row_count = min(kRows, args.rows - row);
-  const Fp8Form form = {args.weights, args.scale, args.block, args.inputs};
-  const int64_t x_stride = static_cast<int64_t>(args.groups) * args.inputs;
-  const float* x = args.o + row * x_stride + static_cast<int64_t>(group) * args.inputs;
+  const int x_stride = args.groups * args.inputs;
+  const float* x = args.o + static_cast<int64_t>(row) * x_stride + group * args.inputs;
   const int first_row = group * args.outputs + first;
-  const Fp8E4m3* row_weights = args.weights + static_cast<int64_t>(first_row) * args.inputs;
-  const float* row_scales = args.scale + first_row / args.block * (args.inputs / args.block);
-  const auto load = [&](int k, SweepWeights<kOut>& weights) {
-    if (k >= args.inputs) return;
+  const int lane_k = lane * kE4m3Width;
+  const Fp8E4m3* weights_from =
+      args.weights + static_cast<int64_t>(first_row) * args.inputs + lane_k;
+  const float* scale_from =
+      args.scale + first_row / args.block * (args.inputs / args.block) + lane_k / args.block;
+  const int scale_step = kSweepInputs / args.block;
+  float next_factor = 0.0f;
+  const auto copy_weights = [&](int begin) {
+    if (begin + lane_k >= args.inputs) return;
 #pragma unroll
     for (int o = 0; o < kOut; ++o) {
-      weights.bits[o] = *reinterpret_cast<const uint4*>(row_weights + o * args.inputs + k);
+      __pipeline_memcpy_async(&memory.weights[o][threadIdx.x], weights_from + o * args.inputs,
+                              sizeof(uint4));
     }
-    weights.scale = row_scales[k / args.block];
+    next_factor = E4m3Factor(*scale_from);
+    weights_from += kSweepInputs;
+    scale_from += scale_step;
   };
-  float total = 0.0f;
-  SweepWeights<kOut> next = {};
-  load(lane * Fp8Form::kWidth, next);
+  const TileCopier<kRows> x_copier(x, x_stride, row_count, memory.tiles[0]);
+  copy_weights(0);
   AwaitPredecessor();
-  for (int segment = 0; segment < args.inputs; segment += kReduceSegment<Fp8Form::kWidth>) {
+  x_copier.Copy(0, args.inputs, 0);
+  WarpSums<kOut, kRows> totals;
+  float sums[kOut][kRows] = {};
+#pragma unroll 1
+  for (int sweep = 0; sweep * kSweepInputs < args.inputs; ++sweep) {
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
     __syncthreads();
-    for (int i = 0; i < kSweepsPerSegment; ++i) {
-      tiles[i].Copy(x, x_stride, row_count, segment + i * kSweepInputs, args.inputs);
-      if (i % kSweepsPerPart == kSweepsPerPart - 1) __pipeline_commit();
-    }
-    float sums[kOut][kRows] = {};
-    for (int i = 0; i < kSweepsPerSegment; ++i) {
-      if (i % kSweepsPerPart == 0) {
-        AwaitPart(i / kSweepsPerPart);
-        __syncthreads();
-      }
-      const int k = segment + i * kSweepInputs + lane * Fp8Form::kWidth;
-      const SweepWeights<kOut> weights = next;
-      load(k + kSweepInputs, next);
-      if (k < args.inputs) AddSweep(form, weights, tiles[i], sums);
-    }
-    float flat[kSums] = {};
+    const int behind = (sweep + 1) * kSweepInputs;
+    uint4 weights[kOut];
 #pragma unroll
-    for (int o = 0; o < kOut; ++o) {
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) flat[o * kRows + r] = sums[o][r];
+    for (int o = 0; o < kOut; ++o) weights[o] = memory.weights[o][threadIdx.x];
+    const float factor = next_factor;
+    copy_weights(behind);
+    x_copier.Copy(behind, args.inputs, (sweep + 1) % 2);
+    if (behind - kSweepInputs + lane_k < args.inputs) {
+      AddSweep(weights, factor, memory.tiles[sweep % 2], sums);
     }
-    const float sum = WarpSumMany(flat);
-    total = segment == 0 ? sum : total + sum;
+    if ((sweep + 1) % kSweepsPerSegment == 0 || behind >= args.inputs) {
+      totals.Add(sums, sweep < kSweepsPerSegment);
+    }
   }
-  const int o = first + WarpSumIndex<kSums>() / kRows;
-  const int r = WarpSumIndex<kSums>() % kRows;
-  if (!WarpSumIsMain<kSums>() || o >= first + kOut || r >= row_count) return;
-  args.z[(static_cast<int64_t>(row + r) * args.groups + group) * args.outputs + o] = total;
+  totals.ForEach([&](int o, int r, float sum) {
+    if (r >= row_count) return;
+    args.z[(static_cast<int64_t>(row + r) * args.groups + group) * args.outputs + first + o] = sum;
+  });
 }
 
 constexpr int kEight = Half16Form::kWidth;
@@ -218,11 +284,11 @@ __device__ float AddEight(float sum, const Eight& w, const Eight& x) {
   return fmaf(w.high.w, x.high.w, sum);
 }
 
-// One segment of a canonical dot by one warp; every lane gets it. A batch of sweeps' loads of x is
-// in flight at a time.
-__device__ float SegmentDot(const EightsRow& weights, const float* x, int segment) {
+// One segment of a canonical dot by one warp; every lane gets it. x(i): its eight number i. A batch
+// of them is requested at a time.
+template <class X>
+__device__ float SegmentDot(const EightsRow& weights, int segment, X x) {
   constexpr int kBatch = 4;
-  const Eight* x_eights = reinterpret_cast<const Eight*>(x);
   const int first = segment * kSegmentEights + static_cast<int>(threadIdx.x) % 32;
   const int end = min(weights.count, (segment + 1) * kSegmentEights);
   float sum = 0.0f;
@@ -232,7 +298,7 @@ __device__ float SegmentDot(const EightsRow& weights, const float* x, int segmen
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
       const int at = begin + i * kReduceLanes;
-      if (at < end) values[i] = x_eights[at];
+      if (at < end) values[i] = x(at);
     }
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
@@ -353,8 +419,9 @@ __global__ void __launch_bounds__(32 * kRouterWarps, 2)
   for (int i = warp; i < segments * kRowChunk; i += warps) {
     const int r = i % kRowChunk;
     if (r >= row_count) continue;
-    const float sum =
-        SegmentDot(weights, args.x + static_cast<int64_t>(row + r) * args.dim, i / kRowChunk);
+    const auto* x =
+        reinterpret_cast<const Eight*>(args.x + static_cast<int64_t>(row + r) * args.dim);
+    const float sum = SegmentDot(weights, i / kRowChunk, [x](int at) { return x[at]; });
     if (lane == 0) sums[i] = sum;
   }
   __syncthreads();
@@ -379,69 +446,99 @@ __global__ void __launch_bounds__(32 * kRouterWarps, 2)
   if (warp < row_count) ChooseRow(args, row + warp, bias, affinity + warp * args.experts);
 }
 
-// One block per (request, row), one warp per segment. Dynamic shared memory: the collapsed row and
-// the fed token's embedding, side by side.
-__global__ void ConfidenceKernel(const __grid_constant__ ConfidenceLaunch args) {
-  TP2_DYNAMIC_SHARED(float, joined);
-  __shared__ float sums[32];
-  constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
-  const int columns = args.weight.columns;
-  const int segment = static_cast<int>(threadIdx.x) / 32;
-  const int begin = segment * kSegment, end = min(columns, begin + kSegment);
-  const Half16Form form = {args.weight.bits, args.weight.is_fp16, columns};
-  SegmentWeights<Half16Form> weights;
-  weights.Load(form, 0, begin, end);
+constexpr int kMaxConfidenceThreads = 1024;
+constexpr int kMaxConfidenceColumns = 8192 + 2048;  // that a config may have
+constexpr int kMaxConfidenceBytes = 2 * sizeof(float) * kMaxConfidenceColumns;
+
+// One block per (request, row). All threads bring an eight of the weights and of the collapsed row
+// or, behind it, of the fed token's embedding into shared memory; then a warp takes a segment.
+// Dynamic shared memory: both rows.
+__global__ void __launch_bounds__(kMaxConfidenceThreads)
+    ConfidenceKernel(const __grid_constant__ ConfidenceLaunch args) {
+  TP2_DYNAMIC_SHARED(float4, confidence_memory);
+  __shared__ float sums[kMaxSegments];
   AwaitPredecessor();
   const int request = static_cast<int>(blockIdx.y);
-  const int i = static_cast<int>(blockIdx.x);
-  const float* xc = args.xc + (static_cast<int64_t>(request) * args.n_out + i) * args.dim;
-  const int64_t token = args.fed[request * args.fed_stride + i];
-  for (int k = threadIdx.x; k < args.embed.columns; k += blockDim.x) {
-    joined[args.dim + k] = Half16At(args.embed, token * args.embed.columns + k);
-  }
-#pragma unroll 16
-  for (int k = 4 * threadIdx.x; k < args.dim; k += 4 * blockDim.x) {
-    *reinterpret_cast<float4*>(joined + k) = *reinterpret_cast<const float4*>(xc + k);
+  const int row = static_cast<int>(blockIdx.x);
+  const int count = args.weight.columns / kEight, dim_count = args.dim / kEight;
+  const EightsRow weights = {confidence_memory, count};
+  const EightsRow joined = {confidence_memory + 2 * count, count};
+  const auto* weight = reinterpret_cast<const uint4*>(args.weight.bits);
+  const auto* xc = reinterpret_cast<const Eight*>(
+      args.xc + (static_cast<int64_t>(request) * args.n_out + row) * args.dim);
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+    const uint4 raw = weight[i];
+    if (i < dim_count) {
+      joined.Set(i, xc[i]);
+    } else {
+      const int64_t token = args.fed[request * args.fed_stride + row];
+      const auto* embedding =
+          reinterpret_cast<const uint4*>(args.embed.bits + token * args.embed.columns);
+      joined.Set(i, Widened(embedding[i - dim_count], args.embed.is_fp16));
+    }
+    weights.Set(i, Widened(raw, args.weight.is_fp16));
   }
   __syncthreads();
-  const float sum = weights.Dots<1>(form, begin, end, joined, 0, 1);
-  if (threadIdx.x % 32 == 0) sums[segment] = sum;
+  const int warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32;
+  const int segments = (count + kSegmentEights - 1) / kSegmentEights;
+#pragma unroll 1
+  for (int s = warp; s < segments; s += warps) {
+    const float sum = SegmentDot(weights, s, [&joined](int at) { return joined.At(at); });
+    if (threadIdx.x % 32 == 0) sums[s] = sum;
+  }
   __syncthreads();
   if (threadIdx.x != 0) return;
   float total = sums[0];
-  for (int s = 1; s < static_cast<int>(blockDim.x) / 32; ++s) total = total + sums[s];
-  args.logits[request * args.block_rows + i] = total;
+#pragma unroll 1
+  for (int s = 1; s < segments; ++s) total = total + sums[s];
+  args.logits[request * args.block_rows + row] = total;
 }
 
-// Threads of a block with one warp per segment of a 16-bit row; rows have at most 32 segments.
-int ThreadsForSegments(int columns) {
-  constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
-  return 32 * ((columns + kSegment - 1) / kSegment);
+unsigned ChunksOf(int rows, int chunk) { return static_cast<unsigned>((rows + chunk - 1) / chunk); }
+
+// A way to share the work of wo_a among blocks. cost: of a block and sweep, in slots of a quarter
+// of a multiprocessor for its four warps' instructions, 16 kOut kRows to add, 44 kOut to decode, 4
+// kRows to read x and about 105 others; or for shared memory to deliver x, if that takes longer.
+struct GroupedOutputForm {
+  void (*kernel)(GroupedOutputLaunch);
+  int outputs, rows, cost;
+  size_t shared_bytes;
+
+  dim3 Grid(const GroupedOutputLaunch& args) const {
+    return dim3(ChunksOf(args.rows, rows), ChunksOf(args.outputs, kWarps * outputs),
+                static_cast<unsigned>(args.groups));
+  }
+  // Of the whole launch, in waves of one block a multiprocessor.
+  int64_t Cost(const GroupedOutputLaunch& args) const {
+    const dim3 grid = Grid(args);
+    const int64_t blocks = int64_t{grid.x} * grid.y * grid.z;
+    return (blocks + args.multiprocessors - 1) / args.multiprocessors * cost;
+  }
+};
+
+template <int kOut, int kRows>
+constexpr GroupedOutputForm MakeForm() {
+  constexpr int kInstructions = 16 * kOut * kRows + 44 * kOut + 4 * kRows + 105;
+  constexpr int kSharedReads = 64 * kRows;
+  return {GroupedOutputKernel<kOut, kRows>, kOut, kRows, std::max(kInstructions, kSharedReads),
+          sizeof(GroupedOutputMemory<kOut, kRows>)};
 }
 
-constexpr size_t kTileBytes = kSweepsPerSegment * sizeof(SweepTile<kRowChunk>);
-
-unsigned ChunksOf(int rows) { return static_cast<unsigned>((rows + kRowChunk - 1) / kRowChunk); }
+constexpr GroupedOutputForm kGroupedOutputForms[] = {MakeForm<2, 5>(), MakeForm<4, 5>(),
+                                                     MakeForm<4, 8>(), MakeForm<4, 10>()};
 
 }  // namespace
 
 void LaunchGroupedOutput(const GroupedOutputLaunch& args, const Queue& queue) {
-  const auto grid_of = [&args](int outputs_per_warp) {
-    const int per_block = kWarps * outputs_per_warp;
-    return dim3(ChunksOf(args.rows),
-                static_cast<unsigned>((args.outputs + per_block - 1) / per_block),
-                static_cast<unsigned>(args.groups));
-  };
-  // Four outputs share what a warp reads of x; too few blocks for the card are worse.
-  const dim3 grid = grid_of(4);
-  if (static_cast<int>(grid.x * grid.y * grid.z) * 4 >= args.multiprocessors * 3) {
-    return Launch(queue, GroupedOutputKernel<4, kRowChunk>, grid, kThreads, kTileBytes, args);
-  }
-  Launch(queue, GroupedOutputKernel<2, kRowChunk>, grid_of(2), kThreads, kTileBytes, args);
+  const GroupedOutputForm& form = *std::min_element(
+      std::begin(kGroupedOutputForms), std::end(kGroupedOutputForms),
+      [&args](const auto& a, const auto& b) { return a.Cost(args) < b.Cost(args); });
+  Launch(queue, form.kernel, form.Grid(args), kThreads, form.shared_bytes, args);
 }
 
 void LaunchRouter(const RouterLaunch& args, const Queue& queue) {
-  const dim3 grid(static_cast<unsigned>(args.experts), ChunksOf(args.rows));
+  const dim3 grid(static_cast<unsigned>(args.experts), ChunksOf(args.rows, kRowChunk));
   const int warps = std::min(kRouterWarps, kRowChunk * SegmentsOf(args.dim));
   const int shared = std::max(args.dim, kRowChunk * args.experts) + args.experts;
   Launch(queue, RouterKernel, grid, 32 * warps, sizeof(float) * shared, args);
@@ -449,20 +546,25 @@ void LaunchRouter(const RouterLaunch& args, const Queue& queue) {
 
 void LaunchConfidence(const ConfidenceLaunch& args, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(args.n_out), static_cast<unsigned>(args.requests));
-  Launch(queue, ConfidenceKernel, grid, ThreadsForSegments(args.weight.columns),
-         sizeof(float) * args.weight.columns, args);
+  const int columns = args.weight.columns;
+  const int threads = std::min(kMaxConfidenceThreads, (columns / kEight + 31) / 32 * 32);
+  Launch(queue, ConfidenceKernel, grid, threads, 2 * sizeof(float) * columns, args);
 }
 
 cudaError_t PreloadMatVec() {
 #define TP2_MATVEC
 #include "libcore/ops/cuda/kernel_list.inc"
-  for (const auto kernel : {GroupedOutputKernel<2, kRowChunk>, GroupedOutputKernel<4, kRowChunk>}) {
+  for (const GroupedOutputForm& form : kGroupedOutputForms) {
     const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kTileBytes);
+        cudaFuncSetAttribute(form.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(form.shared_bytes));
     if (error != cudaSuccess) return error;
   }
-  return cudaFuncSetAttribute(RouterKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              kMaxRouterBytes);
+  const cudaError_t error = cudaFuncSetAttribute(
+      RouterKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kMaxRouterBytes);
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(ConfidenceKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              kMaxConfidenceBytes);
 }
 
 }  // namespace tp2::cuda

@@ -39,48 +39,36 @@ struct Half16Form {
   }
 };
 
-// e4m3 rows with one scale per block x block square, V = 16. The loader has refused NaN codes.
-struct Fp8Form {
-  static constexpr int kWidth = 16;
-  struct Raw {
-    uint4 bits;
-    float scale;
-  };
+inline constexpr int kE4m3Width = 16;  // V
 
-  const Fp8E4m3* weights;
-  const float* scales;
-  int block;
-  int columns;
+// Two codes in the upper bytes of halves. Their fields moved to fp16's places are the value times
+// 2^-8, exactly, subnormals too.
+__device__ inline uint32_t SmallHalvesOfE4m3(uint32_t codes) {
+  return (codes & 0x80008000u) | ((codes & 0x7F007F00u) >> 1);
+}
 
-  __device__ Raw Load(int row, int k) const {
-    return {*reinterpret_cast<const uint4*>(weights + static_cast<int64_t>(row) * columns + k),
-            scales[static_cast<int64_t>(row / block) * (columns / block) + k / block]};
-  }
-  __device__ void Decode(const Raw& raw, int quarter, float (&w)[4]) const {
-    const uint32_t four = quarter == 0   ? raw.bits.x
-                          : quarter == 1 ? raw.bits.y
-                          : quarter == 2 ? raw.bits.z
-                                         : raw.bits.w;
+// What DecodeE4m3 multiplies by. Scales are powers of two far from the ends of fp32's range (the
+// loader has refused others), so every product is exact, in any order.
+__device__ inline float E4m3Factor(float scale) {
 #if __CUDA_ARCH__ >= 890
-    WidenHalves(HalvesOfE4m3(four), w[0], w[1]);
-    WidenHalves(HalvesOfE4m3(four >> 16), w[2], w[3]);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) w[i] = w[i] * raw.scale;
+  return scale;
 #else
-    WidenHalves(SmallHalves(__byte_perm(four, 0, 0x1404)), w[0], w[1]);
-    WidenHalves(SmallHalves(__byte_perm(four, 0, 0x3424)), w[2], w[3]);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) w[i] = (w[i] * 256.0f) * raw.scale;
+  return scale * 256.0f;
 #endif
-  }
+}
 
- private:
-  // Two codes in the upper bytes of halves. Their fields moved to fp16's places are the value times
-  // 2^-8, exactly, subnormals too.
-  __device__ static uint32_t SmallHalves(uint32_t codes) {
-    return (codes & 0x80008000u) | ((codes & 0x7F007F00u) >> 1);
-  }
-};
+// Four weights. The loader has refused NaN codes.
+__device__ inline void DecodeE4m3(uint32_t four, float factor, float (&w)[4]) {
+#if __CUDA_ARCH__ >= 890
+  WidenHalves(HalvesOfE4m3(four), w[0], w[1]);
+  WidenHalves(HalvesOfE4m3(four >> 16), w[2], w[3]);
+#else
+  WidenHalves(SmallHalvesOfE4m3(__byte_perm(four, 0, 0x1404)), w[0], w[1]);
+  WidenHalves(SmallHalvesOfE4m3(__byte_perm(four, 0, 0x3424)), w[2], w[3]);
+#endif
+#pragma unroll
+  for (int i = 0; i < 4; ++i) w[i] = w[i] * factor;
+}
 
 constexpr int PowerOfTwoAtLeast(int n) { return n <= 1 ? 1 : 2 * PowerOfTwoAtLeast((n + 1) / 2); }
 
@@ -116,61 +104,5 @@ __device__ inline void AddRaw(const Form& form, const typename Form::Raw (&raw)[
     }
   }
 }
-
-// The whole canonical dots of weight rows rows[o] with x + r * x_stride, one per lane
-// (WarpSumMany). Rows of x past x_rows repeat the last one.
-template <int kOut, int kRows, class Form>
-__device__ inline float WarpDots(const Form& form, int columns, const int (&rows)[kOut],
-                                 const float* x, int64_t x_stride, int x_rows) {
-  constexpr int kSegment = kReduceSegment<Form::kWidth>;
-  constexpr int kSweep = kReduceLanes * Form::kWidth;
-  float total = 0.0f;
-  for (int begin = 0; begin < columns; begin += kSegment) {
-    float sums[kSumCount<kOut, kRows>] = {};
-    const int end = min(columns, begin + kSegment);
-    for (int k = begin + static_cast<int>(threadIdx.x) % 32 * Form::kWidth; k < end; k += kSweep) {
-      typename Form::Raw raw[kOut];
-#pragma unroll
-      for (int o = 0; o < kOut; ++o) raw[o] = form.Load(rows[o], k);
-      AddRaw<kOut, kRows>(form, raw, x, x_stride, x_rows, k, sums);
-    }
-    const float segment = WarpSumMany(sums);
-    total = begin == 0 ? segment : total + segment;
-  }
-  return total;
-}
-
-// The lane's weights of one segment, elements [begin, end) of row `row`: all in flight at once, and
-// before the row that they meet is ready.
-template <class Form>
-struct SegmentWeights {
-  typename Form::Raw raw[kSweepsPerSegment];
-
-  __device__ void Load(const Form& form, int row, int begin, int end) {
-#pragma unroll
-    for (int i = 0; i < kSweepsPerSegment; ++i) {
-      const int k = Element(begin, i);
-      if (k < end) raw[i] = form.Load(row, k);
-    }
-  }
-  // As WarpDots, of the segment.
-  template <int kRows>
-  __device__ float Dots(const Form& form, int begin, int end, const float* x, int64_t x_stride,
-                        int x_rows) const {
-    float sums[kSumCount<1, kRows>] = {};
-#pragma unroll
-    for (int i = 0; i < kSweepsPerSegment; ++i) {
-      const int k = Element(begin, i);
-      const typename Form::Raw one[1] = {raw[i]};
-      if (k < end) AddRaw<1, kRows>(form, one, x, x_stride, x_rows, k, sums);
-    }
-    return WarpSumMany(sums);
-  }
-
- private:
-  __device__ static int Element(int begin, int sweep) {
-    return begin + (sweep * kReduceLanes + static_cast<int>(threadIdx.x) % 32) * Form::kWidth;
-  }
-};
 
 }  // namespace tp2::cuda

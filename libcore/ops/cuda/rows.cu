@@ -65,18 +65,35 @@ __global__ void __launch_bounds__(kThreads) QueryFinishKernel(const QueryFinishL
   }
 }
 
-// One block per row.
-__global__ void __launch_bounds__(kThreads) EmbedKernel(const EmbedLaunch args) {
+// The finite fp16 values of a word (the loader has refused others) as bf16.
+__device__ uint32_t Bf16sOfHalves(uint32_t halves) {
+  float low, high;
+  WidenHalves(halves, low, high);
+  return ToBf16(low).bits | static_cast<uint32_t>(ToBf16(high).bits) << 16;
+}
+
+constexpr int kEmbedThreads = 128;
+constexpr int kEmbedColumns = 8;  // of a thread: one load of 16 bytes
+
+// Grid: x = columns, y = rows.
+__global__ void __launch_bounds__(kEmbedThreads) EmbedKernel(const EmbedLaunch args) {
   AwaitPredecessor();
-  const int64_t row = blockIdx.x;
   const int dim = args.embed.columns;
-  const int64_t from = static_cast<int64_t>(args.ids[row]) * dim;
-  for (int i = threadIdx.x; i < dim; i += kThreads) {
-    const Bf16 value = ToBf16(Half16At(args.embed, from + i));
-    for (int s = 0; s < kStreams; ++s) args.streams[(row * kStreams + s) * dim + i] = value;
+  const int thread = static_cast<int>(blockIdx.x) * kEmbedThreads + static_cast<int>(threadIdx.x);
+  const int column = thread * kEmbedColumns;
+  if (column >= dim) return;
+  const int64_t row = blockIdx.y;
+  uint4 values = *reinterpret_cast<const uint4*>(
+      args.embed.bits + static_cast<int64_t>(args.ids[row]) * dim + column);
+  if (args.embed.is_fp16) {
+    values = {Bf16sOfHalves(values.x), Bf16sOfHalves(values.y), Bf16sOfHalves(values.z),
+              Bf16sOfHalves(values.w)};
   }
-  if (threadIdx.x < kStreams)
-    args.pre[row * kStreams + threadIdx.x] = threadIdx.x == 0 ? 1.0f : 0.0f;
+#pragma unroll
+  for (int s = 0; s < kStreams; ++s) {
+    *reinterpret_cast<uint4*>(args.streams + (row * kStreams + s) * dim + column) = values;
+  }
+  if (thread < kStreams) args.pre[row * kStreams + thread] = thread == 0 ? 1.0f : 0.0f;
 }
 
 __global__ void __launch_bounds__(kThreads) CollapseKernel(const CollapseLaunch args) {
@@ -233,7 +250,10 @@ void LaunchQueryFinish(const QueryFinishLaunch& args, const Queue& queue) {
 }
 
 void LaunchEmbed(const EmbedLaunch& args, const Queue& queue) {
-  Launch(queue, EmbedKernel, args.rows, kThreads, 0, args);
+  constexpr int kPerBlock = kEmbedThreads * kEmbedColumns;
+  const dim3 grid(static_cast<unsigned>((args.embed.columns + kPerBlock - 1) / kPerBlock),
+                  static_cast<unsigned>(args.rows));
+  Launch(queue, EmbedKernel, grid, kEmbedThreads, 0, args);
 }
 
 void LaunchCollapse(const CollapseLaunch& args, const Queue& queue) {
