@@ -12,36 +12,41 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kHeads = kAttentionHeads;  // per block: they share the loads of the keys
-constexpr int kKeys = 4;                 // in flight per warp
+constexpr int kKeys = 2;                 // of a warp's scores at a time
+constexpr int kBatch = 8;                // keys of the weighted sum at a time
 
-// Key j of a request: its window in ascending position, then its block rows.
-struct KeyRows {
-  const Bf16* ring;
-  const Bf16* block;
-  int first_row;  // ring row of key 0
-  int window_rows, ring_rows, dims;
-
-  __device__ const Bf16* operator[](int j) const {
-    if (j >= window_rows) return block + (j - window_rows) * dims;
+// Where the keys of a request lie: its window in ascending position, then its block rows.
+__device__ void ListKeys(const AttentionLaunch& args, int request, const WindowRows& window,
+                         const Bf16** keys) {
+  const Bf16* ring = args.rings + static_cast<int64_t>(window.slot) * args.ring_rows * args.dims;
+  const Bf16* block = args.block_kv + static_cast<int64_t>(request) * args.block_rows * args.dims;
+  const int first_row = static_cast<int>(window.begin % args.ring_rows);
+  for (int j = static_cast<int>(threadIdx.x); j < window.row_count + args.block_rows;
+       j += kThreads) {
     const int row = first_row + j;
-    return ring + (row < ring_rows ? row : row - ring_rows) * dims;
+    keys[j] = j >= window.row_count
+                  ? block + (j - window.row_count) * args.dims
+                  : ring + (row < args.ring_rows ? row : row - args.ring_rows) * args.dims;
   }
-};
+}
 
 // BITS: SinkSoftmax of the CPU op set: scale, maximum with the sink, exponentials, canonical sum
-// with V = 1. By one warp; returns the reciprocal of the sum in every lane.
+// with V = 1. By one warp; returns the reciprocal of the sum in every lane. scores: of one head.
 __device__ float WarpSinkSoftmax(float* scores, int key_count, float scale, float sink) {
   const int lane = threadIdx.x % 32;
   float largest = sink;
   for (int j = lane; j < key_count; j += 32) {
-    scores[j] = scores[j] * scale;
-    largest = fmaxf(largest, scores[j]);
+    float& score = scores[j * kHeads];
+    score = score * scale;
+    largest = fmaxf(largest, score);
   }
   largest = WarpMax(largest);
-  for (int j = lane; j < key_count; j += 32) scores[j] = Exp(scores[j] - largest);
+  for (int j = lane; j < key_count; j += 32) {
+    scores[j * kHeads] = Exp(scores[j * kHeads] - largest);
+  }
   __syncwarp();
   const float sum =
-      WarpReduce<1>(key_count, [scores](float acc, int j) { return acc + scores[j]; });
+      WarpReduce<1>(key_count, [scores](float acc, int j) { return acc + scores[j * kHeads]; });
   return 1.0f / (sum + Exp(sink - largest));
 }
 
@@ -50,10 +55,27 @@ __device__ void Widen(uint32_t pair, float& low, float& high) {
   high = ToFloat(Bf16{static_cast<uint16_t>(pair >> 16)});
 }
 
-// scores[h][j] = key j . query h for this warp's keys; the queries stay in registers. dims is at
-// most 512: two sweeps of 256.
-__device__ void ScoreKeys(const AttentionLaunch& args, const KeyRows& keys, int key_count,
-                          const float* q, float* scores, int score_stride) {
+// The lane's part of a warp's keys: dims is at most 512, two sweeps of 256.
+struct KeyParts {
+  uint4 raw[kKeys][2];
+
+  __device__ void Load(const Bf16* const* keys, int first, int key_count, int dims) {
+#pragma unroll
+    for (int i = 0; i < kKeys; ++i) {
+      const Bf16* row = keys[min(first + i, key_count - 1)];
+#pragma unroll
+      for (int sweep = 0; sweep < 2; ++sweep) {
+        const int k = sweep * 256 + static_cast<int>(threadIdx.x) % 32 * 8;
+        if (k < dims) raw[i][sweep] = *reinterpret_cast<const uint4*>(row + k);
+      }
+    }
+  }
+};
+
+// scores[j][h] = key j . query h for this warp's keys; the queries stay in registers, and the next
+// keys are on their way.
+__device__ void ScoreKeys(const Bf16* const* keys, int key_count, int dims, const float* q,
+                          float* scores) {
   const int lane = threadIdx.x % 32;
   float query[kHeads][2][8];
 #pragma unroll
@@ -61,38 +83,35 @@ __device__ void ScoreKeys(const AttentionLaunch& args, const KeyRows& keys, int 
 #pragma unroll
     for (int sweep = 0; sweep < 2; ++sweep) {
       const int k = sweep * 256 + lane * 8;
-      if (k >= args.dims) break;
+      if (k >= dims) break;
 #pragma unroll
-      for (int i = 0; i < 8; ++i)
-        query[h][sweep][i] = q[static_cast<int64_t>(h) * args.dims + k + i];
+      for (int i = 0; i < 8; ++i) query[h][sweep][i] = q[static_cast<int64_t>(h) * dims + k + i];
     }
   }
   constexpr int kSums = kKeys * kHeads;
   const int key = WarpSumIndex<kSums>() / kHeads;
   const int head = WarpSumIndex<kSums>() % kHeads;
-  for (int first = static_cast<int>(threadIdx.x) / 32 * kKeys; first < key_count;
-       first += kWarps * kKeys) {
-    uint4 raw[kKeys][2];
-#pragma unroll
-    for (int i = 0; i < kKeys; ++i) {
-      const Bf16* row = keys[min(first + i, key_count - 1)];
-#pragma unroll
-      for (int sweep = 0; sweep < 2; ++sweep) {
-        const int k = sweep * 256 + lane * 8;
-        if (k < args.dims) raw[i][sweep] = *reinterpret_cast<const uint4*>(row + k);
-      }
+  int first = static_cast<int>(threadIdx.x) / 32 * kKeys;
+  KeyParts next;
+  if (first < key_count) next.Load(keys, first, key_count, dims);
+#pragma unroll 1
+  for (; first < key_count; first += kWarps * kKeys) {
+    const KeyParts now = next;
+    if (first + kWarps * kKeys < key_count) {
+      next.Load(keys, first + kWarps * kKeys, key_count, dims);
     }
     float sums[kSums] = {};
 #pragma unroll
     for (int i = 0; i < kKeys; ++i) {
 #pragma unroll
       for (int sweep = 0; sweep < 2; ++sweep) {
-        if (sweep * 256 + lane * 8 >= args.dims) continue;
+        if (sweep * 256 + lane * 8 >= dims) continue;
+        const uint4& raw = now.raw[i][sweep];
         float w[8];
-        Widen(raw[i][sweep].x, w[0], w[1]);
-        Widen(raw[i][sweep].y, w[2], w[3]);
-        Widen(raw[i][sweep].z, w[4], w[5]);
-        Widen(raw[i][sweep].w, w[6], w[7]);
+        Widen(raw.x, w[0], w[1]);
+        Widen(raw.y, w[2], w[3]);
+        Widen(raw.z, w[4], w[5]);
+        Widen(raw.w, w[6], w[7]);
 #pragma unroll
         for (int h = 0; h < kHeads; ++h) {
           float& sum = sums[i * kHeads + h];
@@ -103,36 +122,65 @@ __device__ void ScoreKeys(const AttentionLaunch& args, const KeyRows& keys, int 
     }
     const float dot = WarpSumMany(sums);
     if (WarpSumIsMain<kSums>() && first + key < key_count) {
-      scores[head * score_stride + first + key] = dot;
+      scores[(first + key) * kHeads + head] = dot;
     }
   }
 }
 
-// Grid: x = pairs of heads, y = rows of all requests. Dynamic
-// shared memory: the scores.
-__global__ void __launch_bounds__(kThreads)
+// a[h], b[h] = sum of scores[j][h] times elements d and d + 1 of key j, ascending; the next keys
+// are on their way.
+__device__ void WeighKeys(const Bf16* const* keys, int key_count, int d, const float* scores,
+                          float (&a)[kHeads], float (&b)[kHeads]) {
+  static_assert(kHeads == 2);
+  uint32_t next[kBatch];
+  const auto load = [&](int begin) {
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      next[i] = *reinterpret_cast<const uint32_t*>(keys[min(begin + i, key_count - 1)] + d);
+    }
+  };
+  load(0);
+#pragma unroll 1
+  for (int begin = 0; begin < key_count; begin += kBatch) {
+    uint32_t now[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) now[i] = next[i];
+    if (begin + kBatch < key_count) load(begin + kBatch);
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      if (begin + i >= key_count) break;
+      float low, high;
+      Widen(now[i], low, high);
+      const float2 score = *reinterpret_cast<const float2*>(scores + (begin + i) * kHeads);
+      a[0] = fmaf(score.x, low, a[0]);
+      b[0] = fmaf(score.x, high, b[0]);
+      a[1] = fmaf(score.y, low, a[1]);
+      b[1] = fmaf(score.y, high, b[1]);
+    }
+  }
+}
+
+// Grid: x = pairs of heads, y = rows of all requests. Dynamic shared memory: where the keys lie,
+// then their scores [key][head]. Three blocks of a multiprocessor hide each other's softmax.
+__global__ void __launch_bounds__(kThreads, 3)
     AttentionKernel(const __grid_constant__ AttentionLaunch args) {
   AwaitPredecessor();
-  TP2_DYNAMIC_SHARED(float, scores);
+  TP2_DYNAMIC_SHARED(const Bf16*, keys);
   __shared__ float inverse[kHeads];
   const int row = static_cast<int>(blockIdx.y);
   const int head = static_cast<int>(blockIdx.x) * kHeads;
   const int request = row / args.block_rows;
   const WindowRows window = args.windows[request];
-  const KeyRows keys = {args.rings + static_cast<int64_t>(window.slot) * args.ring_rows * args.dims,
-                        args.block_kv + static_cast<int64_t>(request) * args.block_rows * args.dims,
-                        static_cast<int>(window.begin % args.ring_rows),
-                        window.row_count,
-                        args.ring_rows,
-                        args.dims};
   const int key_count = window.row_count + args.block_rows;
-  const int score_stride = args.max_window + args.block_rows;
+  float* const scores = reinterpret_cast<float*>(keys + args.max_window + args.block_rows);
   const int64_t offset = (static_cast<int64_t>(row) * args.heads + head) * args.dims;
-  ScoreKeys(args, keys, key_count, args.q + offset, scores, score_stride);
+  ListKeys(args, request, window, keys);
+  __syncthreads();
+  ScoreKeys(keys, key_count, args.dims, args.q + offset, scores);
   __syncthreads();
   if (const int h = static_cast<int>(threadIdx.x) / 32; h < kHeads) {
-    const float value = WarpSinkSoftmax(scores + h * score_stride, key_count, args.score_scale,
-                                        args.sink[head + h]);
+    const float value =
+        WarpSinkSoftmax(scores + h, key_count, args.score_scale, args.sink[head + h]);
     if (threadIdx.x % 32 == 0) inverse[h] = value;
   }
   __syncthreads();
@@ -140,16 +188,7 @@ __global__ void __launch_bounds__(kThreads)
   const CosSin* table = args.rope + args.positions[row] * (args.rope_dims / 2);
   for (int d = 2 * static_cast<int>(threadIdx.x); d < args.dims; d += 2 * kThreads) {
     float a[kHeads] = {}, b[kHeads] = {};
-#pragma unroll 8
-    for (int j = 0; j < key_count; ++j) {
-      float low, high;
-      Widen(*reinterpret_cast<const uint32_t*>(keys[j] + d), low, high);
-#pragma unroll
-      for (int h = 0; h < kHeads; ++h) {
-        a[h] = fmaf(scores[h * score_stride + j], low, a[h]);
-        b[h] = fmaf(scores[h * score_stride + j], high, b[h]);
-      }
-    }
+    WeighKeys(keys, key_count, d, scores, a, b);
 #pragma unroll
     for (int h = 0; h < kHeads; ++h) {
       a[h] = a[h] * inverse[h];
@@ -167,8 +206,9 @@ __global__ void __launch_bounds__(kThreads)
 void LaunchAttention(const AttentionLaunch& args, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(args.heads / kHeads),
                   static_cast<unsigned>(args.requests * args.block_rows));
-  const size_t score_bytes = sizeof(float) * kHeads * (args.max_window + args.block_rows);
-  Launch(queue, AttentionKernel, grid, kThreads, score_bytes, args);
+  const size_t key_bytes = sizeof(const Bf16*) + sizeof(float) * kHeads;
+  Launch(queue, AttentionKernel, grid, kThreads, key_bytes * (args.max_window + args.block_rows),
+         args);
 }
 
 cudaError_t PreloadAttention() {

@@ -24,6 +24,9 @@
 // Blocks run one at a time, so a block's memory may be the program's.
 #define __shared__ static
 
+struct float2 {
+  float x, y;
+};
 struct float4 {
   float x, y, z, w;
 };
