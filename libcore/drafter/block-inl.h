@@ -57,10 +57,15 @@ void Drafter<O>::RunStage(int s, int requests) {
   Reduce(rows);
 }
 
-// The end of the sublayer in front, whose output the ranks have just summed.
+// The end of the sublayer in front, whose output the ranks have just summed; a rank alone sums it
+// here.
 template <OpSet O>
 auto Drafter<O>::UpdateOf(RankType& rank, const MixCoefficients* mix) const -> EnterArgs<S> {
   EnterArgs<S> args;
+  if (is_alone()) {
+    args.partials = rank.partials.data();
+    args.half_stride = rank.half_stride();
+  }
   args.y = rank.y.data();
   args.update = mix;
   return args;
@@ -136,6 +141,7 @@ void Drafter<O>::FfnPartials(RankType& rank, int s, int rows) {
 
 template <OpSet O>
 void Drafter<O>::Reduce(int rows) {
+  if (is_alone()) return;
   std::vector<AllReduceArgs<S>> sums;
   ForEachRank([&](RankType& rank) {
     sums.push_back({rank.partials.data(), rank.half_stride(), rows, rank.y.data()});
@@ -166,6 +172,7 @@ void Drafter<O>::RunHead(int requests, int n_out, bool has_margins) {
       ops_->HeadMix(r, {rank.streams.data(), rank.weights.head_mix_fn, rank.weights.head_mix_base,
                         rank.weights.head_mix_scale, block_rows, rank.pre.data()});
       pre = {rank.pre.data(), kStreams};
+      enter.partials = nullptr;
       enter.y = nullptr;
     }
     enter.pre = pre.weights;
@@ -185,10 +192,19 @@ void Drafter<O>::RunHead(int requests, int n_out, bool has_margins) {
     Observe(rank, "base_logits", -1, rank.base.data(), {rows, rank.plan.vocab.count()});
   });
   for (int i = 0; i < n_out; ++i) {
+    // The confidences need what is fed, not what the last position chooses.
+    if (i == n_out - 1) RunConfidence(requests, n_out);
     std::vector<ExchangeArgs> exchanges;
     ForEachRank([&](RankType& rank) {
       StepResult& result = rank.step.head().result;
       const int64_t vocab = rank.plan.vocab.count();
+      const ExchangeArgs choice = {.best = rank.best.data(),
+                                   .requests = requests,
+                                   .token = result.tokens.data() + i + 1,
+                                   .token_stride = kTokensPerRequest,
+                                   .runner_up = has_margins ? result.runner_up.data() + i : nullptr,
+                                   .margin = has_margins ? result.margin.data() + i : nullptr,
+                                   .result_stride = kBlockRows};
       ops_->Markov(rank.index, {.base = rank.base.data() + i * vocab,
                                 .base_stride = n_out * vocab,
                                 .previous = result.tokens.data() + i,
@@ -198,18 +214,17 @@ void Drafter<O>::RunHead(int requests, int n_out, bool has_margins) {
                                 .vocab_begin = rank.plan.vocab.begin,
                                 .requests = requests,
                                 .wants_second = has_margins,
-                                .best = rank.best.data()});
-      exchanges.push_back({.best = rank.best.data(),
-                           .requests = requests,
-                           .token = result.tokens.data() + i + 1,
-                           .token_stride = kTokensPerRequest,
-                           .runner_up = has_margins ? result.runner_up.data() + i : nullptr,
-                           .margin = has_margins ? result.margin.data() + i : nullptr,
-                           .result_stride = kBlockRows});
+                                .best = rank.best.data(),
+                                .choice = ranks_.size() == 1 ? choice : ExchangeArgs()});
+      exchanges.push_back(choice);
       ObserveBest(rank, i, requests);
     });
-    ops_->Exchange(exchanges);
+    if (ranks_.size() > 1) ops_->Exchange(exchanges);
   }
+}
+
+template <OpSet O>
+void Drafter<O>::RunConfidence(int requests, int n_out) {
   ForEachRank([&](RankType& rank) {
     if (!rank.plan.has_confidence) return;
     StepResult& result = rank.step.head().result;

@@ -120,11 +120,14 @@ class Drafter final : public StepEngine {
     return {mix->pre, sizeof(MixCoefficients) / sizeof(float)};
   }
   bool is_v41() const { return config_.arch == Arch::kV41; }
+  // One rank that holds both halves.
+  bool is_alone() const { return ranks_.size() == 1 && ranks_[0]->plan.halves.count() == 2; }
   EnterArgs<S> UpdateOf(RankType& rank, const MixCoefficients* mix) const;
   void EnterSublayer(RankType& rank, EnterArgs<S> args, const CollapseWeights& pre, Half16View norm,
                      int rows);
   void Reduce(int rows);
   void RunHead(int requests, int n_out, bool has_margins);
+  void RunConfidence(int requests, int n_out);
   StepOutputs Collect(const StepRequest& request);
   void CollectDebug(const StepRequest& request, StepOutputs& outputs);
 

@@ -1,10 +1,14 @@
-// IEEE binary16 as a storage type. Same bits on host and device.
+// IEEE binary16 as a storage type. Same bits on host and device, but for those of a NaN.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
 #include "libcore/math/hd.h"
+
+#ifdef __CUDA_ARCH__
+#include <cuda_fp16.h>
+#endif
 
 namespace tp2 {
 
@@ -14,6 +18,9 @@ struct Fp16 {
 };
 
 TP2_HD inline float ToFloat(Fp16 value) {
+#ifdef __CUDA_ARCH__
+  return __half2float(__ushort_as_half(value.bits));  // one instruction
+#else
   const uint32_t sign = static_cast<uint32_t>(value.bits & 0x8000u) << 16;
   const uint32_t exponent = (value.bits >> 10) & 0x1Fu;
   const uint32_t mantissa = value.bits & 0x3FFu;
@@ -23,6 +30,7 @@ TP2_HD inline float ToFloat(Fp16 value) {
     return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
   }
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+#endif
 }
 
 // Round to nearest even; subnormals kept; overflow goes to infinity; NaN stays a quiet NaN.

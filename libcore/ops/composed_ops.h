@@ -8,6 +8,11 @@ namespace tp2 {
 template <class O>
 void EnterByParts(O& ops, int rank, float norm_eps, int dim,
                   const EnterArgs<typename O::Stored>& args) {
+  if (args.partials != nullptr) {
+    const AllReduceArgs<typename O::Stored> sum = {args.partials, args.half_stride, args.rows,
+                                                   args.y};
+    ops.AllReduce({&sum, 1});
+  }
   if (args.y != nullptr) ops.Update(rank, {args.streams, args.y, args.update, args.rows});
   if (args.mix != nullptr) ops.Mix(rank, {args.streams, args.mix_weights, args.rows, args.mix});
   if (args.x == nullptr) return;

@@ -109,7 +109,7 @@ struct CollapseArgs {
   const S* streams = nullptr;      // [source rows, 4, dim]
   const float* weights = nullptr;  // [source rows, 4], row stride `weight_stride`
   int64_t weight_stride = 0;
-  RowPick pick;
+  RowPick pick = {};
   int rows = 0;        // of the result
   float* x = nullptr;  // [rows, dim]
 };
@@ -168,24 +168,28 @@ struct ExpertsArgs {
   int64_t half_stride = 0;    // elements between halves
 };
 
-// Between two sublayers, each part only where its pointers are given, in this order: Update with
-// the last sublayer's output, Mix for the next one, Collapse of the picked rows, RmsNorm.
+// Between two sublayers, each part only where its pointers are given, in this order: AllReduce of a
+// rank that has both halves, Update with the last sublayer's output, Mix for the next one, Collapse
+// of the picked rows, RmsNorm.
 template <class S>
 struct EnterArgs {
   S* streams = nullptr;  // [rows, 4, dim]
   int rows = 0;
+  // AllReduce into y.
+  const float* partials = nullptr;  // [2, rows, dim]
+  int64_t half_stride = 0;
   // Update.
-  const S* y = nullptr;  // [rows, dim]
+  S* y = nullptr;  // [rows, dim]
   const MixCoefficients* update = nullptr;
   // Mix.
-  MixWeights mix_weights;
+  MixWeights mix_weights = {};
   MixCoefficients* mix = nullptr;  // [rows]
   // Collapse and norm.
   const float* pre = nullptr;  // [rows, 4], row stride pre_stride; v4: inside `mix`
   int64_t pre_stride = 0;
-  RowPick pick;
+  RowPick pick = {};
   int picked_rows = 0;
-  Half16View norm;             // [dim]
+  Half16View norm = {};        // [dim]
   float* collapsed = nullptr;  // [picked_rows, dim] before the norm; may be null
   float* x = nullptr;          // [picked_rows, dim]
 };
@@ -209,8 +213,20 @@ struct AllReduceArgs {
   S* y = nullptr;  // [rows, dim]
 };
 
+// Merges the ranks' best two; writes the winner where the next Markov step reads it. runner_up and
+// margin are null together: then only the best counts.
+struct ExchangeArgs {
+  const TopTwo* best = nullptr;  // this rank's [requests]
+  int requests = 0;
+  int32_t* token = nullptr;  // [requests], stride token_stride
+  int64_t token_stride = 1;
+  int32_t* runner_up = nullptr;  // [requests], stride result_stride
+  float* margin = nullptr;       // [requests], stride result_stride: best minus second best score
+  int64_t result_stride = 1;
+};
+
 // score[v] = base[v] + store(markov_head[v] . markov_embed[previous]) over the rank's vocabulary,
-// best two of it.
+// best two of it. A rank that has the whole vocabulary chooses at once.
 struct MarkovArgs {
   const float* base = nullptr;  // request r's logits at base + r * base_stride, [rank vocabulary]
   int64_t base_stride = 0;
@@ -224,18 +240,7 @@ struct MarkovArgs {
   TopTwo* best = nullptr;    // [requests]
   float* bias =
       nullptr;  // null, or [requests, rank vocabulary]: where to leave the unrounded bias rows
-};
-
-// Merges the ranks' best two; writes the winner where the next Markov step reads it. runner_up and
-// margin are null together: then only the best counts.
-struct ExchangeArgs {
-  const TopTwo* best = nullptr;  // this rank's [requests]
-  int requests = 0;
-  int32_t* token = nullptr;  // [requests], stride token_stride
-  int64_t token_stride = 1;
-  int32_t* runner_up = nullptr;  // [requests], stride result_stride
-  float* margin = nullptr;       // [requests], stride result_stride: best minus second best score
-  int64_t result_stride = 1;
+  ExchangeArgs choice = {};  // of this `best`, behind it; no token: the ranks exchange theirs first
 };
 
 // c = w . [xc, markov_embed[fed token]], fp32, raw logit.

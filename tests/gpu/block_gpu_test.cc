@@ -152,21 +152,25 @@ TEST_P(BlockGpuTest, UpdateAgrees) {
   EXPECT_TRUE(SameBits(streams));
 }
 
-// Update, mix, collapse and norm in one: with each part left out once, and for every pick.
+// The sum of halves, update, mix, collapse and norm in one: with each part left out once, and for
+// every pick.
 TEST_P(BlockGpuTest, EnterAgreesPartByPart) {
   Twin<Bf16> streams = Stored(int64_t{rows_} * kStreams * dim_);
-  const Twin<Bf16> y = Stored(int64_t{rows_} * dim_);
+  const int64_t half = int64_t{rows_} * dim_ + 4;
+  const Twin<float> halves = Floats(2 * half);
+  Twin<Bf16> y = Stored(int64_t{rows_} * dim_);
   const Twin<MixCoefficients> update = Mixes();
   Twin<MixCoefficients> mix = OutputTwin<MixCoefficients>(rows_);
   for (int take = 0; take <= kBlockRows; ++take) {
     const int picked = rows_ / kBlockRows * take;
     Twin<float> collapsed = OutputTwin<float>(int64_t{picked} * dim_ + 1);
     Twin<float> x = OutputTwin<float>(int64_t{picked} * dim_ + 1);
-    const auto enter = [&](auto& ops, const RankStage& stage, Bf16* h, const Bf16* out,
-                           const MixCoefficients* old, MixCoefficients* next, float* before,
-                           float* after) {
+    const auto enter = [&](auto& ops, const RankStage& stage, Bf16* h, const float* partials,
+                           Bf16* out, const MixCoefficients* old, MixCoefficients* next,
+                           float* before, float* after) {
       EnterArgs<Bf16> args = {.streams = h, .rows = rows_};
       if (take != 1) args.y = out, args.update = old;
+      if (take == 4) args.partials = partials, args.half_stride = half;
       if (take != 2) args.mix_weights = stage.ffn_mix, args.mix = next;
       if (take > 0) {
         const MixCoefficients* pre = ops_->config.arch == Arch::kV41 || take == 2 ? old : next;
@@ -180,11 +184,12 @@ TEST_P(BlockGpuTest, EnterAgreesPartByPart) {
       }
       ops.Enter(0, args);
     };
-    enter(*ops_->cpu, host(), streams.host.data(), y.host.data(), update.host.data(),
-          mix.host.data(), collapsed.host.data(), x.host.data());
-    enter(*ops_->cuda, card(), streams.card.data(), y.card.data(), update.card.data(),
-          mix.card.data(), collapsed.card.data(), x.card.data());
+    enter(*ops_->cpu, host(), streams.host.data(), halves.host.data(), y.host.data(),
+          update.host.data(), mix.host.data(), collapsed.host.data(), x.host.data());
+    enter(*ops_->cuda, card(), streams.card.data(), halves.card.data(), y.card.data(),
+          update.card.data(), mix.card.data(), collapsed.card.data(), x.card.data());
     EXPECT_TRUE(SameBits(streams)) << "take " << take;
+    EXPECT_TRUE(SameBits(y)) << "take " << take;
     if (take != 2) EXPECT_TRUE(SameBits(mix)) << "take " << take;
     if (take > 0) EXPECT_TRUE(SameBits(x, int64_t{picked} * dim_)) << "take " << take;
     if (take > 0 && take != 3) {

@@ -1,6 +1,7 @@
 // Markov steps, the exchange and confidence: the CUDA op set gives the bits of the CPU's.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 
 #include "tests/gpu/gpu_twin.h"
@@ -30,14 +31,24 @@ class HeadGpuTest : public testing::TestWithParam<std::tuple<std::string, int>> 
 };
 
 TEST_P(HeadGpuTest, MarkovAgreesForTheWholeAndForEachRank) {
-  for (const auto& [tp, rank] : {std::pair{1, 0}, {2, 0}, {2, 1}}) {
+  for (const auto [tp, rank] : {std::array{1, 0}, {2, 0}, {2, 1}}) {
     OpPair& ops = Ops(tp, rank);
     const int vocab = ops.plan.vocab.count();
     const Twin<float> base = MakeTwin(RandomFloats(rng_, int64_t{3} * requests_ * vocab));
     const Twin<int32_t> previous = Tokens(ops.config, 6 * requests_);
     Twin<TopTwo> best = OutputTwin<TopTwo>(requests_);
     Twin<float> bias = OutputTwin<float>(int64_t{requests_} * vocab);
+    Twin<int32_t> token = MakeTwin(std::vector<int32_t>(6 * requests_));
+    Twin<int32_t> runner_up = MakeTwin(std::vector<int32_t>(5 * requests_));
+    Twin<float> margin = MakeTwin(std::vector<float>(5 * requests_));
     const auto args = [&](auto side, const RankWeights& weights) {
+      const ExchangeArgs choice = {.best = side(best),
+                                   .requests = requests_,
+                                   .token = side(token) + 1,
+                                   .token_stride = 6,
+                                   .runner_up = side(runner_up),
+                                   .margin = side(margin),
+                                   .result_stride = 5};
       return MarkovArgs{.base = side(base) + vocab,
                         .base_stride = int64_t{3} * vocab,
                         .previous = side(previous) + 1,
@@ -47,7 +58,8 @@ TEST_P(HeadGpuTest, MarkovAgreesForTheWholeAndForEachRank) {
                         .vocab_begin = ops.plan.vocab.begin,
                         .requests = requests_,
                         .best = side(best),
-                        .bias = side(bias)};
+                        .bias = side(bias),
+                        .choice = tp == 1 ? choice : ExchangeArgs()};
     };
     const auto host = [](auto& twin) { return twin.host.data(); };
     const auto card = [](auto& twin) { return twin.card.data(); };
@@ -55,6 +67,9 @@ TEST_P(HeadGpuTest, MarkovAgreesForTheWholeAndForEachRank) {
     ops.cuda->Markov(0, args(card, ops.card));
     EXPECT_TRUE(SameBits(best)) << "rank " << rank << " of " << tp;
     EXPECT_TRUE(SameBits(bias)) << "rank " << rank << " of " << tp;
+    EXPECT_TRUE(SameBits(token)) << "rank " << rank << " of " << tp;
+    EXPECT_TRUE(SameBits(runner_up)) << "rank " << rank << " of " << tp;
+    EXPECT_TRUE(SameBits(margin)) << "rank " << rank << " of " << tp;
   }
 }
 

@@ -53,6 +53,7 @@ void CpuOps<S, L>::Markov(int rank, const MarkovArgs& args) {
     }
     args.best[request] = best;
   }
+  if (args.choice.token != nullptr) Exchange({&args.choice, 1});
 }
 
 template <class S, class L>

@@ -161,6 +161,8 @@ void CudaOps::Latents(int rank, const LatentArgs<Bf16>& args) {
   jobs.max_items = product.rows;
   jobs.max_outputs = product.matrix->n;
   jobs.few[0].matrix = cuda::DeviceViewOf(*product.matrix);
+  jobs.few[0].x = product.x;
+  jobs.few[0].x_stride = product.x_stride;
   jobs.few[0].y = product.y;
   jobs.few[0].y_stride = product.matrix->n;
   jobs.few[0].items = product.rows;
@@ -216,6 +218,8 @@ void CudaOps::Enter(int rank, const EnterArgs<Bf16>& args) {
   }
   Join();
   cuda::LaunchEnter({.streams = args.streams,
+                     .half0 = args.partials,
+                     .half1 = args.partials + args.half_stride,
                      .y = args.y,
                      .update = args.update,
                      .pre = args.pre,
@@ -365,6 +369,7 @@ void CudaOps::RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args)
   RunFew(jobs, up, side_.view(), true);
   std::vector<const exl3::MatrixView*> down;
   jobs.job_count = route.halves;
+  jobs.is_gated = true;
   jobs.max_outputs = config_.dim;
   int64_t begin = offset;
   for (int i = 0; i < jobs.job_count; ++i) {
@@ -419,6 +424,7 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   products.list = {route.down_jobs, route.down_count, args.stage->shared.w2[0].k, config_.dim};
   products.job_count = route.halves * jobs;
   products.max_outputs = config_.dim;
+  products.is_gated = true;
   RunRouted(table, products);
   Join();
   cuda::LaunchCombine(route, args.partials, args.half_stride, queue());
@@ -437,6 +443,14 @@ void CudaOps::AllReduce(std::span<const AllReduceArgs<Bf16>> ranks) {
   CheckLaunch("AllReduce");
 }
 
+namespace {
+
+cuda::ChoiceTarget ChoiceTargetOf(const ExchangeArgs& args) {
+  return {args.token, args.runner_up, args.margin, args.token_stride, args.result_stride};
+}
+
+}  // namespace
+
 void CudaOps::Markov(int rank, const MarkovArgs& args) {
   if (args.requests == 0) return;
   cuda::LaunchMarkov({.base = args.base,
@@ -454,27 +468,30 @@ void CudaOps::Markov(int rank, const MarkovArgs& args) {
                       .bias = args.bias,
                       .block_best = block_best_.data(),
                       .arrivals = markov_arrivals_.data(),
-                      .error = error_words_.data() + rank},
+                      .error = error_words_.data() + rank,
+                      .choice = ChoiceTargetOf(args.choice)},
                      PlainQueue());
   CheckLaunch("Markov");
 }
 
 void CudaOps::Exchange(std::span<const ExchangeArgs> ranks) {
   TP2_CHECK(ranks.size() == 1 || ranks.size() == 2);
-  cuda::ExchangeLaunch launch = {.sides = {},
+  cuda::ExchangeLaunch launch = {.best = {},
+                                 .targets = {},
                                  .side_count = static_cast<int>(ranks.size()),
-                                 .requests = ranks[0].requests,
-                                 .token_stride = ranks[0].token_stride,
-                                 .result_stride = ranks[0].result_stride};
+                                 .requests = ranks[0].requests};
   for (size_t i = 0; i < ranks.size(); ++i) {
-    launch.sides[i] = {ranks[i].best, ranks[i].token, ranks[i].runner_up, ranks[i].margin};
+    launch.best[i] = ranks[i].best;
+    launch.targets[i] = ChoiceTargetOf(ranks[i]);
   }
   cuda::LaunchExchange(launch, PlainQueue());
   CheckLaunch("Exchange");
 }
 
+// Beside the choice of the last token.
 void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
   if (args.requests == 0 || args.n_out == 0) return;
+  Fork();
   cuda::LaunchConfidence({.xc = args.xc,
                           .fed = args.fed,
                           .fed_stride = args.fed_stride,
@@ -485,7 +502,7 @@ void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
                           .block_rows = kBlockRows,
                           .dim = config_.dim,
                           .logits = args.logits},
-                         PlainQueue());
+                         side_queue());
   CheckLaunch("Confidence");
 }
 

@@ -44,15 +44,15 @@ struct DeviceHalf16 {
 
 // One product y = x W over up to kRowsPerPass rows. Item i reads row gather[i] (i without a gather)
 // of x and writes row i of y; its prepared form lies at first_item + i and in group
-// first_group + i / 4 of the workspace. No items: the job is skipped. With `up`, x is a gate: what
-// is multiplied is SwiGLU(x, up) times the item's weight.
+// first_group + i / 4 of the workspace. No items: the job is skipped. Of gated jobs x is a gate:
+// what is multiplied is SwiGLU(x, up) times the item's weight.
 struct LinearJob {
   DeviceMatrix matrix;
   const float* x = nullptr;
   int64_t x_stride = 0;
   const int32_t* gather = nullptr;
-  const float* up = nullptr;       // row stride x_stride
-  const float* weights = nullptr;  // [items] with `up`
+  const float* up = nullptr;       // gated: row stride x_stride
+  const float* weights = nullptr;  // gated: [items]
   float* y = nullptr;
   int64_t y_stride = 0;
   int items = 0;
@@ -69,16 +69,22 @@ struct JobList {
   int n = 0;
 };
 
-// Either `job_count` jobs by value, up to kFewJobs, or a list of `job_count` at most.
+// Either `job_count` jobs by value, up to kFewJobs, or a list of `job_count` at most; all of
+// the same k.
 inline constexpr int kFewJobs = 8;
 struct LinearJobs {
   LinearJob few[kFewJobs];
   JobList list;
   int job_count = 1;
+  bool is_gated = false;
   int max_items = 0;  // of any job
   int max_outputs = 0;
   float swiglu_limit = 0;
 };
+
+inline int InputsOf(const LinearJobs& jobs) {
+  return jobs.list.jobs != nullptr ? jobs.list.k : jobs.few[0].matrix.k;
+}
 
 // Rows between the input transform and the product.
 struct LinearWorkspace {

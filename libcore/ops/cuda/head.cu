@@ -51,6 +51,16 @@ __device__ void TakeScore(const MarkovLaunch& args, int request, int v, float ba
   BestOf<kTwo>::TakeInto(best, {score, args.vocab_begin + v});
 }
 
+__device__ void StoreChoice(const ChoiceTarget& to, int request, TopTwo best) {
+  // Only after a logit that was not a number, which the latch has noted: keep later look-ups in
+  // range.
+  if (best.first.token == kNoScore.token) best = {{0.0f, 0}, {0.0f, 0}};
+  to.token[request * to.token_stride] = best.first.token;
+  if (to.margin == nullptr) return;
+  to.runner_up[request * to.result_stride] = best.second.token;
+  to.margin[request * to.result_stride] = best.first.score - best.second.score;
+}
+
 __device__ TopTwo LoadBest(const TopTwo* from) {
   static_assert(sizeof(TopTwo) == sizeof(int4));
   const int4 raw = __ldcg(reinterpret_cast<const int4*>(from));
@@ -64,7 +74,6 @@ __device__ void MergeBlocks(const MarkovLaunch& args, TopTwo (*warp_best)[32]) {
   constexpr int kStride = 32 * kWarpsPerRequest;
   const int request = static_cast<int>(threadIdx.x) / kStride;
   const int blocks = static_cast<int>(gridDim.x);
-  __threadfence();
   TopTwo merged = {kNoScore, kNoScore};
   if (request < args.requests) {
 #pragma unroll 4
@@ -83,6 +92,7 @@ __device__ void MergeBlocks(const MarkovLaunch& args, TopTwo (*warp_best)[32]) {
     merged = BestOf<kTwo>::Merged(merged, warp_best[threadIdx.x / 32 + w][0]);
   }
   args.best[request] = merged;
+  if (args.choice.token != nullptr) StoreChoice(args.choice, request, merged);
 }
 
 // The lane's weights of a warp's group of vocabulary rows, one sweep of the columns.
@@ -164,10 +174,9 @@ __global__ void __launch_bounds__(kThreads, MarkovBlocksPerMultiprocessor(kReque
       best = BestOf<kTwo>::MergedAcross(best, distance);
     }
     if (lane < 4 && takes) args.block_best[blockIdx.x * args.requests + request] = best;
-    __threadfence();
     __syncwarp();
     if (lane == 0) {
-      is_last = atomicAdd(args.arrivals, 1u) + 1 == gridDim.x;
+      is_last = CountArrival(args.arrivals) + 1 == gridDim.x;
       if (is_last) *args.arrivals = 0;
     }
   }
@@ -179,18 +188,11 @@ __global__ void ExchangeKernel(const __grid_constant__ ExchangeLaunch args) {
   AwaitPredecessor();
   const int request = threadIdx.x;
   if (request >= args.requests) return;
-  TopTwo best = args.sides[0].best[request];
-  if (args.side_count == 2) best = Merge(best, args.sides[1].best[request]);
-  // Only after a logit that was not a number, which the latch has noted: keep later look-ups in
-  // range.
-  if (best.first.token == kNoScore.token) best = {{0.0f, 0}, {0.0f, 0}};
+  TopTwo best = args.best[0][request];
+  if (args.side_count == 2) best = Merge(best, args.best[1][request]);
 #pragma unroll
   for (int s = 0; s < 2; ++s) {
-    if (s >= args.side_count) break;
-    args.sides[s].token[request * args.token_stride] = best.first.token;
-    if (args.sides[s].margin == nullptr) continue;
-    args.sides[s].runner_up[request * args.result_stride] = best.second.token;
-    args.sides[s].margin[request * args.result_stride] = best.first.score - best.second.score;
+    if (s < args.side_count) StoreChoice(args.targets[s], request, best);
   }
 }
 

@@ -114,15 +114,13 @@ __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& 
     atomicAdd(split.totals + item * split.pitch + output,
               static_cast<unsigned long long>(sums.At(item, output)));
   }
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    is_last = atomicAdd(split.arrivals, 1u) + 1 == split.parts;
+    is_last = CountArrival(split.arrivals) + 1 == split.parts;
     if (is_last) *split.arrivals = 0;
   }
   __syncthreads();
   if (!is_last) return;
-  __threadfence();
   for (int item = threadIdx.x / 32; item < job.items; item += blockDim.x / 32) {
     unsigned long long* from = split.totals + item * split.pitch + threadIdx.x % 32 * 4;
     long long four[4];

@@ -114,7 +114,9 @@ void LaunchCollapse(const CollapseLaunch& args, const Queue& queue);
 // EnterArgs without Mix, which must not lie between Update and Collapse; dim at most 16384.
 struct EnterLaunch {
   Bf16* streams;
-  const Bf16* y;  // null: no update
+  const float* half0;  // null, or y is bf16(half0 + half1) first
+  const float* half1;
+  Bf16* y;  // null: no update
   const MixCoefficients* update;
   const float* pre;
   int64_t pre_stride;
@@ -199,6 +201,13 @@ void LaunchConfidence(const ConfidenceLaunch& args, const Queue& queue);
 // head.cu. block_best: [kMarkovBlocks][requests].
 inline constexpr int kMarkovBlocks = 528;
 inline constexpr int kMaxMarkovRequests = 4;
+// Where a rank's chosen tokens go.
+struct ChoiceTarget {
+  int32_t* token;
+  int32_t* runner_up;  // null with margin
+  float* margin;
+  int64_t token_stride, result_stride;
+};
 struct MarkovLaunch {
   const float* base;
   int64_t base_stride;
@@ -215,19 +224,14 @@ struct MarkovLaunch {
   TopTwo* block_best;
   unsigned int* arrivals;  // zero between launches
   int* error;
+  ChoiceTarget choice;  // no token: only `best` is wanted
 };
 void LaunchMarkov(const MarkovLaunch& args, const Queue& queue);
-struct ExchangeSide {
-  const TopTwo* best;
-  int32_t* token;
-  int32_t* runner_up;  // null with margin
-  float* margin;
-};
 struct ExchangeLaunch {
-  ExchangeSide sides[2];
+  const TopTwo* best[2];
+  ChoiceTarget targets[2];
   int side_count;
   int requests;
-  int64_t token_stride, result_stride;
 };
 void LaunchExchange(const ExchangeLaunch& args, const Queue& queue);
 

@@ -1,5 +1,7 @@
 // The two latents of an attention: the query's becomes the prepared input of wq_b, the other one a
 // KV row.
+#include <algorithm>
+
 #include "libcore/math/fake_quant.h"
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/launch.cuh"
@@ -12,6 +14,7 @@ namespace tp2::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kLatentsThreads = 512;
 
 struct NormedRow {
   const float* x;
@@ -64,27 +67,32 @@ __global__ void __launch_bounds__(kThreads) KvFinishKernel(const KvFinishLaunch 
   FinishKvRow(args, static_cast<int>(blockIdx.x), k_row, segments);
 }
 
-// Grid: x = rows, y = the query's latent, then the other one. Dynamic shared memory: the KV row.
-__global__ void __launch_bounds__(kPrepareThreads, 2)
+// Grid: x = rows, y = the query's latent, then the other one. Dynamic shared memory: the KV row, or
+// what the query's transform holds. A matrix of the fp16 path takes the normed row from query.y.
+__global__ void __launch_bounds__(kLatentsThreads, 2)
     LatentsKernel(const __grid_constant__ RmsNormLaunch query,
                   const __grid_constant__ LinearJobs jobs, const LinearWorkspace work,
                   const __grid_constant__ KvFinishLaunch kv) {
-  TP2_DYNAMIC_SHARED(float, k_row);
+  TP2_DYNAMIC_SHARED(float4, shared);
   __shared__ float segments[kMaxSegments];
   const int row = static_cast<int>(blockIdx.x);
   const bool is_query = blockIdx.y == 0;
   PrefetchWeights(is_query ? query.weight : kv.norm);
   if (is_query) PrefetchSigns(jobs.few[0].matrix);
   AwaitPredecessor();
-  if (!is_query) return FinishKvRow(kv, row, k_row, segments);
+  if (!is_query) return FinishKvRow(kv, row, reinterpret_cast<float*>(shared), segments);
   const float* x = query.x + static_cast<int64_t>(row) * query.columns;
   const NormedRow source = {x, query.weight,
                             BlockInverseRms(x, query.columns, query.eps, segments)};
   float* y = query.y + static_cast<int64_t>(row) * query.columns;
-  for (int k = 4 * static_cast<int>(threadIdx.x); k < query.columns; k += 4 * kPrepareThreads) {
+#pragma unroll 1
+  for (int k = 4 * static_cast<int>(threadIdx.x); k < query.columns; k += 4 * kLatentsThreads) {
     *reinterpret_cast<float4*>(y + k) = source.Load(k);
   }
-  PrepareItem(jobs.few[0], work, row, source);
+  const LinearJob& job = jobs.few[0];
+  if (job.matrix.codebook == kCodebookMul1) {
+    PrepareInteger(job, work, PlaceOf(job, row), source, shared);
+  }
 }
 
 }  // namespace
@@ -95,14 +103,17 @@ void LaunchKvFinish(const KvFinishLaunch& args, const Queue& queue) {
 
 void LaunchLatents(const RmsNormLaunch& query, const LinearJobs& jobs, const LinearWorkspace& work,
                    const KvFinishLaunch& kv, const Queue& queue) {
-  Launch(queue, LatentsKernel, dim3(static_cast<unsigned>(query.rows), 2), kPrepareThreads,
-         sizeof(float) * kv.dims, query, jobs, work, kv);
+  const size_t shared_bytes =
+      std::max(sizeof(float) * kv.dims, PrepareSharedBytes(jobs.few[0].matrix.k));
+  Launch(queue, LatentsKernel, dim3(static_cast<unsigned>(query.rows), 2), kLatentsThreads,
+         shared_bytes, query, jobs, work, kv);
 }
 
 cudaError_t PreloadLatents() {
 #define TP2_LATENTS
 #include "libcore/ops/cuda/kernel_list.inc"
-  return cudaSuccess;
+  return cudaFuncSetAttribute(LatentsKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              sizeof(float) * kHeldInputs);
 }
 
 }  // namespace tp2::cuda

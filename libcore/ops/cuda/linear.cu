@@ -1,4 +1,4 @@
-// The input transform of every product, and the fp16 path of the 3INST and mcg codebooks.
+// The input transforms in front of products, and the fp16 path of the 3INST and mcg codebooks.
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/preload.cuh"
@@ -19,20 +19,76 @@ __device__ const LinearJob& JobOf(const LinearJobs& jobs) {
   return jobs.list.jobs != nullptr ? jobs.list.jobs[blockIdx.y] : jobs.few[blockIdx.y];
 }
 
-// Grid: x = items, y = jobs.
-__global__ void __launch_bounds__(kPrepareThreads, 2)
+__device__ int64_t RowOffset(const LinearJob& job, int item) {
+  return (job.gather != nullptr ? job.gather[item] : item) * job.x_stride;
+}
+
+__device__ GatedRow GatedRowOf(const LinearJob& job, int item, float limit) {
+  const int64_t at = RowOffset(job, item);
+  return {job.x + at, job.up + at, job.weights[item], limit};
+}
+
+// Grid: x = items, y = jobs; threads and dynamic shared memory as PrepareInteger wants them.
+template <bool kIsGated>
+__global__ void __launch_bounds__(32 * kMaxPrepareWarps)
     PrepareRowsKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
+  TP2_DYNAMIC_SHARED(float4, held);
   if (jobs.list.jobs == nullptr) PrefetchSigns(jobs.few[blockIdx.y].matrix);
   AwaitPredecessor();
   if (IsBehindList(jobs)) return;
   const LinearJob& job = JobOf(jobs);
   const int item = static_cast<int>(blockIdx.x);
-  if (item >= job.items) return;
-  const int64_t at = (job.gather != nullptr ? job.gather[item] : item) * job.x_stride;
-  const bool is_gated = job.up != nullptr;
-  PrepareItem(job, work, item,
-              GatedRow{job.x + at, is_gated ? job.up + at : nullptr,
-                       is_gated ? job.weights[item] : 1.0f, jobs.swiglu_limit});
+  if (item >= job.items || job.matrix.codebook != kCodebookMul1) return;
+  const RowPlace place = PlaceOf(job, item);
+  if constexpr (kIsGated) {
+    PrepareInteger(job, work, place, GatedRowOf(job, item, jobs.swiglu_limit), held);
+  } else {
+    PrepareInteger(job, work, place, PlainRow{job.x + RowOffset(job, item)}, held);
+  }
+}
+
+// [k] of one item of the fp16 path.
+__device__ float* HalvesOf(const LinearJob& job, const LinearWorkspace& work, int item) {
+  return work.halves +
+         (static_cast<int64_t>(job.first_group) * kRowsPerGroup + item) * job.matrix.k;
+}
+
+template <class Row>
+__device__ void PrepareHalf(const LinearJob& job, const LinearWorkspace& work, int item,
+                            const Row& row) {
+  __shared__ bool is_bad;
+  if (threadIdx.x == 0) is_bad = false;
+  __syncthreads();
+  float* to = HalvesOf(job, work, item);
+  for (int block = static_cast<int>(threadIdx.x) / 32; block < job.matrix.k / 128;
+       block += kWarps) {
+    const float4 r = TransformBlock(row, job.matrix.suh, block);
+    const float a[4] = {r.x, r.y, r.z, r.w};
+    for (int j = 0; j < 4; ++j) {
+      const float half = ToFloat(ToFp16(a[j] * kHadamardNorm));
+      to[block * 128 + static_cast<int>(threadIdx.x) % 32 * 4 + j] = half;
+      if (!IsFinite(half)) is_bad = true;
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    work.scales[job.first_item + item] = is_bad ? __uint_as_float(0x7FC00000u) : kHadamardNorm;
+  }
+}
+
+// Grid: x = items, y = jobs.
+__global__ void __launch_bounds__(kThreads)
+    PrepareHalvesKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
+  AwaitPredecessor();
+  if (IsBehindList(jobs)) return;
+  const LinearJob& job = JobOf(jobs);
+  const int item = static_cast<int>(blockIdx.x);
+  if (item >= job.items || job.matrix.codebook == kCodebookMul1) return;
+  if (jobs.is_gated) {
+    PrepareHalf(job, work, item, GatedRowOf(job, item, jobs.swiglu_limit));
+  } else {
+    PrepareHalf(job, work, item, PlainRow{job.x + RowOffset(job, item)});
+  }
 }
 
 // State of position p of a tile of any width (exl3/decode.h).
@@ -109,7 +165,9 @@ __global__ void __launch_bounds__(kThreads)
 
 void LaunchPrepareRows(const LinearJobs& jobs, const LinearWorkspace& work, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(jobs.max_items), static_cast<unsigned>(jobs.job_count));
-  Launch(queue, PrepareRowsKernel, grid, kPrepareThreads, 0, jobs, work);
+  const auto kernel = jobs.is_gated ? PrepareRowsKernel<true> : PrepareRowsKernel<false>;
+  const int k = InputsOf(jobs);
+  Launch(queue, kernel, grid, PrepareThreads(k), PrepareSharedBytes(k), jobs, work);
 }
 
 void LaunchIntegerGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,
@@ -129,14 +187,21 @@ void LaunchListGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& wor
 }
 
 void LaunchHalfGemm(const LinearJobs& jobs, const LinearWorkspace& work, const Queue& queue) {
-  const dim3 grid(static_cast<unsigned>(jobs.max_outputs / 128),
-                  static_cast<unsigned>(jobs.job_count));
-  Launch(queue, HalfGemmKernel, grid, kThreads, 0, jobs, work);
+  const unsigned job_count = static_cast<unsigned>(jobs.job_count);
+  Launch(queue, PrepareHalvesKernel, dim3(static_cast<unsigned>(jobs.max_items), job_count),
+         kThreads, 0, jobs, work);
+  Launch(queue, HalfGemmKernel, dim3(static_cast<unsigned>(jobs.max_outputs / 128), job_count),
+         kThreads, 0, jobs, work);
 }
 
 cudaError_t PreloadLinear() {
 #define TP2_LINEAR
 #include "libcore/ops/cuda/kernel_list.inc"
+  for (const auto kernel : {PrepareRowsKernel<false>, PrepareRowsKernel<true>}) {
+    const cudaError_t error = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(float) * kHeldInputs);
+    if (error != cudaSuccess) return error;
+  }
   return cudaSuccess;
 }
 

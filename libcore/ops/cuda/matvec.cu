@@ -3,6 +3,8 @@
 
 #include <cuda_pipeline_primitives.h>
 
+#include <algorithm>
+
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/preload.cuh"
@@ -154,109 +156,227 @@ __global__ void __launch_bounds__(kThreads, 1)
   args.z[(static_cast<int64_t>(row + r) * args.groups + group) * args.outputs + o] = total;
 }
 
-struct Candidate {
-  float score;
-  int expert;
+constexpr int kEight = Half16Form::kWidth;
+constexpr int kSegmentEights = kReduceSegment<kEight> / kEight;
+
+int SegmentsOf(int columns) {
+  return (columns + kReduceSegment<kEight> - 1) / kReduceSegment<kEight>;
+}
+
+struct Eight {
+  float4 low, high;
 };
 
-__device__ Candidate WarpBest(Candidate best) {
+// A row in eights in shared memory. Their halves lie apart: neighbouring lanes' reads of
+// neighbouring eights then meet in no bank.
+struct EightsRow {
+  float4* low;
+  int count;
+
+  __device__ Eight At(int i) const { return {low[i], low[count + i]}; }
+  __device__ void Set(int i, const Eight& eight) const {
+    low[i] = eight.low;
+    low[count + i] = eight.high;
+  }
+};
+
+__device__ Eight Widened(const uint4& raw, bool is_fp16) {
+  const auto pair = [is_fp16](uint32_t bits, float& first, float& second) {
+    if (is_fp16) return WidenHalves(bits, first, second);
+    first = __uint_as_float(bits << 16);
+    second = __uint_as_float(bits & 0xFFFF0000u);
+  };
+  Eight eight;
+  pair(raw.x, eight.low.x, eight.low.y);
+  pair(raw.y, eight.low.z, eight.low.w);
+  pair(raw.z, eight.high.x, eight.high.y);
+  pair(raw.w, eight.high.z, eight.high.w);
+  return eight;
+}
+
+// A row of eights.count 16-bit eights at `row` into shared memory, two loads of a thread in flight.
+__device__ void Stage(const uint16_t* row, bool is_fp16, const EightsRow& eights) {
+  const uint4* raw = reinterpret_cast<const uint4*>(row);
+  const int threads = static_cast<int>(blockDim.x);
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < eights.count; i += 2 * threads) {
+    const int next = min(i + threads, eights.count - 1);
+    const uint4 first = raw[i], second = raw[next];
+    eights.Set(i, Widened(first, is_fp16));
+    if (i + threads < eights.count) eights.Set(next, Widened(second, is_fp16));
+  }
+}
+
+__device__ float AddEight(float sum, const Eight& w, const Eight& x) {
+  sum = fmaf(w.low.x, x.low.x, sum);
+  sum = fmaf(w.low.y, x.low.y, sum);
+  sum = fmaf(w.low.z, x.low.z, sum);
+  sum = fmaf(w.low.w, x.low.w, sum);
+  sum = fmaf(w.high.x, x.high.x, sum);
+  sum = fmaf(w.high.y, x.high.y, sum);
+  sum = fmaf(w.high.z, x.high.z, sum);
+  return fmaf(w.high.w, x.high.w, sum);
+}
+
+// One segment of a canonical dot by one warp; every lane gets it. A batch of sweeps' loads of x is
+// in flight at a time.
+__device__ float SegmentDot(const EightsRow& weights, const float* x, int segment) {
+  constexpr int kBatch = 4;
+  const Eight* x_eights = reinterpret_cast<const Eight*>(x);
+  const int first = segment * kSegmentEights + static_cast<int>(threadIdx.x) % 32;
+  const int end = min(weights.count, (segment + 1) * kSegmentEights);
+  float sum = 0.0f;
+#pragma unroll 1
+  for (int begin = first; begin < end; begin += kBatch * kReduceLanes) {
+    Eight values[kBatch];
 #pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    const Candidate other = {__shfl_xor_sync(kAllLanes, best.score, distance),
-                             __shfl_xor_sync(kAllLanes, best.expert, distance)};
-    if (other.expert >= 0 &&
-        (best.expert < 0 || GateBefore(other.score, other.expert, best.score, best.expert))) {
-      best = other;
+    for (int i = 0; i < kBatch; ++i) {
+      const int at = begin + i * kReduceLanes;
+      if (at < end) values[i] = x_eights[at];
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int at = begin + i * kReduceLanes;
+      if (at < end) sum = AddEight(sum, weights.At(at), values[i]);
+    }
+  }
+  return WarpButterfly(sum);
+}
+
+// Unsigned numbers in the order of the scores; above 0, which is no candidate's. Scores are never
+// -0: the affinity in them is not negative.
+__device__ unsigned ScoreKey(float score) {
+  const unsigned bits = __float_as_uint(score);
+  return max(1u, (bits >> 31) != 0 ? ~bits : bits | 0x80000000u);
+}
+
+struct Candidate {
+  unsigned key;
+  int expert;
+  float affinity;
+};
+
+// The best of the lane's experts lane, lane + 32, ...; taken ones have a negative affinity.
+__device__ Candidate LaneBest(int experts, const float* bias, const float* affinity) {
+  constexpr int kBatch = 4;
+  Candidate best = {0, experts, 0.0f};
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < experts; i += 32 * kBatch) {
+#pragma unroll
+    for (int j = 0; j < kBatch; ++j) {
+      const int e = i + 32 * j;
+      const bool is_there = e < experts;
+      const float value = is_there ? affinity[e] : -1.0f;
+      const unsigned key = value < 0.0f ? 0 : ScoreKey(value + bias[is_there ? e : 0]);
+      if (key > best.key) best = {key, e, value};
     }
   }
   return best;
 }
 
-// One row by one warp; affinity: shared [2 * experts] for affinities, then scores. ChooseExperts of
-// math/gate.h: GateBefore is a total order, so rounds of "best of what is left" choose what
-// insertion chooses.
-__device__ void ChooseRow(const RouterLaunch& args, int row, float* affinity) {
-  float* scores = affinity + args.experts;
+// One row by one warp; shared: bias [experts] and affinity [experts], which it destroys.
+// ChooseExperts of math/gate.h: GateBefore is a total order, so rounds of "best of what is left"
+// choose what insertion chooses.
+__device__ void ChooseRow(const RouterLaunch& args, int row, const float* bias, float* affinity) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int e = lane; e < args.experts; e += 32) {
-    float value = GateAffinity(__ldcg(args.logits + static_cast<int64_t>(row) * args.experts + e));
-    if (value != value) {
-      LatchError(args.error, KernelError::kRouterNan);
-      value = 0.0f;
-    }
-    affinity[e] = value;
-    scores[e] = value + args.bias[e];
-  }
-  __syncwarp();
-  GateChoice choice = {};
-  unsigned chosen = 0;  // of this lane's experts lane, lane + 32, ...: at most kMaxExpertsPerToken
-  int chosen_ids[kMaxExpertsPerToken];
-  for (int i = 0; i < args.top_k; ++i) {
-    Candidate best = {0.0f, -1};
-    for (int e = lane; e < args.experts; e += 32) {
-      bool is_taken = false;
-      for (unsigned c = 0; c < chosen; ++c) is_taken = is_taken || chosen_ids[c] == e;
-      if (!is_taken && (best.expert < 0 || GateBefore(scores[e], e, best.score, best.expert))) {
-        best = {scores[e], e};
-      }
-    }
-    best = WarpBest(best);
-    choice.experts[i] = best.expert;
-    chosen_ids[chosen++] = best.expert;
-  }
-  if (lane != 0) return;
+  Candidate own = {};
+  int chosen = 0;  // of round `lane`
+  float chosen_affinity = 0.0f;
   float sum = 0.0f;
-  for (int i = 0; i < args.top_k; ++i) sum = sum + affinity[choice.experts[i]];
-  const float divisor = sum + 1e-20f;
+  bool is_stale = true;
+#pragma unroll 1
   for (int i = 0; i < args.top_k; ++i) {
-    choice.weights[i] = (affinity[choice.experts[i]] / divisor) * args.route_scale;
+    if (is_stale) own = LaneBest(args.experts, bias, affinity);
+    const unsigned key = __reduce_max_sync(kAllLanes, own.key);
+    const int expert = __reduce_min_sync(kAllLanes, own.key == key ? own.expert : args.experts);
+    const float value = __shfl_sync(kAllLanes, own.affinity, expert % 32);
+    sum = sum + value;
+    is_stale = own.expert == expert;
+    if (is_stale) affinity[expert] = -1.0f;
+    if (lane == i) {
+      chosen = expert;
+      chosen_affinity = value;
+    }
   }
-  args.choices[row] = choice;
+  if (lane >= kMaxExpertsPerToken) return;
+  args.choices[row].experts[lane] = chosen;
+  args.choices[row].weights[lane] = (chosen_affinity / (sum + 1e-20f)) * args.route_scale;
 }
 
-constexpr int kRouterSums = kSumCount<1, kRowChunk>;
+// Affinities of `count` logits into shared memory; the next logit is on its way meanwhile.
+__device__ void Affinities(const float* logits, int count, float* affinity, int* error) {
+  const int threads = static_cast<int>(blockDim.x);
+  const int first = static_cast<int>(threadIdx.x);
+  float next = first < count ? __ldcg(logits + first) : 0.0f;
+#pragma unroll 1
+  for (int i = first; i < count; i += threads) {
+    const float logit = next;
+    if (i + threads < count) next = __ldcg(logits + i + threads);
+    float value = GateAffinity(logit);
+    if (value != value) {
+      LatchError(error, KernelError::kRouterNan);
+      value = 0.0f;
+    }
+    affinity[i] = value;
+  }
+}
 
-// Grid: x = experts, y = chunks of rows; one warp per segment. The last block of a chunk chooses
-// its rows' experts. Dynamic shared memory: the segments' sums [segment][kRouterSums], then 2 *
-// experts values per warp.
-__global__ void RouterKernel(const __grid_constant__ RouterLaunch args) {
-  TP2_DYNAMIC_SHARED(float, router_sums);
+constexpr int kRouterWarps = 3 * kRowChunk;  // one round for up to 6144 inputs
+constexpr int kMaxRouterExperts = 4096;      // that a config may have
+constexpr int kMaxRouterBytes = sizeof(float) * (kRowChunk + 1) * kMaxRouterExperts;
+
+// Grid: x = experts, y = chunks of rows; a warp takes a segment of a row at a time. The last block
+// of a chunk chooses its rows' experts. Dynamic shared memory: the expert's weights, in their place
+// later the chunk's affinities, then the bias. Two blocks share a multiprocessor.
+__global__ void __launch_bounds__(32 * kRouterWarps, 2)
+    RouterKernel(const __grid_constant__ RouterLaunch args) {
+  TP2_DYNAMIC_SHARED(float4, router_memory);
+  __shared__ float sums[kMaxSegments * kRowChunk];
   __shared__ bool is_last;
-  constexpr int kSegment = kReduceSegment<Half16Form::kWidth>;
   const int expert = static_cast<int>(blockIdx.x);
   const int row = static_cast<int>(blockIdx.y) * kRowChunk;
   const int row_count = min(kRowChunk, args.rows - row);
-  const int segment = static_cast<int>(threadIdx.x) / 32;
-  const Half16Form form = {args.gate.bits, args.gate.is_fp16, args.dim};
-  const int begin = segment * kSegment, end = min(args.dim, begin + kSegment);
-  SegmentWeights<Half16Form> weights;
-  weights.Load(form, expert, begin, end);
+  const int warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const EightsRow weights = {router_memory, args.dim / kEight};
+  Stage(args.gate.bits + static_cast<int64_t>(expert) * args.dim, args.gate.is_fp16, weights);
+  float* const affinity = reinterpret_cast<float*>(router_memory);
+  float* const bias = affinity + max(args.dim, kRowChunk * args.experts);
+#pragma unroll 1
+  for (int e = static_cast<int>(threadIdx.x); e < args.experts; e += 32 * warps) {
+    bias[e] = args.bias[e];
+  }
   AwaitPredecessor();
-  const float sum = weights.Dots<kRowChunk>(
-      form, begin, end, args.x + static_cast<int64_t>(row) * args.dim, args.dim, row_count);
-  if (WarpSumIsMain<kRouterSums>()) {
-    router_sums[segment * kRouterSums + WarpSumIndex<kRouterSums>()] = sum;
+  __syncthreads();
+  const int segments = (weights.count + kSegmentEights - 1) / kSegmentEights;
+#pragma unroll 1
+  for (int i = warp; i < segments * kRowChunk; i += warps) {
+    const int r = i % kRowChunk;
+    if (r >= row_count) continue;
+    const float sum =
+        SegmentDot(weights, args.x + static_cast<int64_t>(row + r) * args.dim, i / kRowChunk);
+    if (lane == 0) sums[i] = sum;
   }
   __syncthreads();
-  const int warps = static_cast<int>(blockDim.x) / 32;
-  const int r = static_cast<int>(threadIdx.x);
-  if (r < row_count) {
-    float total = router_sums[r];
-    for (int s = 1; s < warps; ++s) total = total + router_sums[s * kRouterSums + r];
-    args.logits[static_cast<int64_t>(row + r) * args.experts + expert] = total;
-    __threadfence();
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    is_last = atomicAdd(args.arrivals + blockIdx.y, 1u) + 1 == gridDim.x;
-    if (is_last) args.arrivals[blockIdx.y] = 0;
+  float* const logits = args.logits + static_cast<int64_t>(row) * args.experts;
+  if (warp == 0) {
+    if (lane < row_count) {
+      float total = sums[lane];
+#pragma unroll 1
+      for (int s = 1; s < segments; ++s) total = total + sums[s * kRowChunk + lane];
+      logits[lane * args.experts + expert] = total;
+    }
+    __syncwarp();
+    if (lane == 0) {
+      is_last = CountArrival(args.arrivals + blockIdx.y) + 1 == gridDim.x;
+      if (is_last) args.arrivals[blockIdx.y] = 0;
+    }
   }
   __syncthreads();
   if (!is_last) return;
-  __threadfence();
-  for (int i = segment; i < row_count; i += warps) {
-    ChooseRow(args, row + i, router_sums + warps * kRouterSums + 2 * segment * args.experts);
-  }
+  Affinities(logits, row_count * args.experts, affinity, args.error);
+  __syncthreads();
+  if (warp < row_count) ChooseRow(args, row + warp, bias, affinity + warp * args.experts);
 }
 
 // One block per (request, row), one warp per segment. Dynamic shared memory: the collapsed row and
@@ -322,9 +442,9 @@ void LaunchGroupedOutput(const GroupedOutputLaunch& args, const Queue& queue) {
 
 void LaunchRouter(const RouterLaunch& args, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(args.experts), ChunksOf(args.rows));
-  const int threads = ThreadsForSegments(args.dim);
-  const size_t shared_bytes = sizeof(float) * threads / 32 * (kRouterSums + 2 * args.experts);
-  Launch(queue, RouterKernel, grid, threads, shared_bytes, args);
+  const int warps = std::min(kRouterWarps, kRowChunk * SegmentsOf(args.dim));
+  const int shared = std::max(args.dim, kRowChunk * args.experts) + args.experts;
+  Launch(queue, RouterKernel, grid, 32 * warps, sizeof(float) * shared, args);
 }
 
 void LaunchConfidence(const ConfidenceLaunch& args, const Queue& queue) {
@@ -341,7 +461,8 @@ cudaError_t PreloadMatVec() {
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kTileBytes);
     if (error != cudaSuccess) return error;
   }
-  return cudaSuccess;
+  return cudaFuncSetAttribute(RouterKernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              kMaxRouterBytes);
 }
 
 }  // namespace tp2::cuda

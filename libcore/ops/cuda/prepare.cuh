@@ -1,5 +1,5 @@
-// The input transform of a product: sign and scale, Hadamard transform, quantization of one row by
-// one block.
+// The input transform of a product on the integer path: sign and scale, Hadamard transform,
+// quantization of one row by one block.
 #pragma once
 
 #include "libcore/math/exl3_codebook.h"
@@ -9,9 +9,21 @@
 
 namespace tp2::cuda {
 
-inline constexpr int kPrepareThreads = 512;
-inline constexpr int kPrepareWarps = kPrepareThreads / 32;
+inline constexpr int kMaxPrepareWarps = 32;
 inline constexpr int kMaxQuantum = 32258;  // 127 * 254
+// Transformed inputs that a block keeps in shared memory; those past them are computed twice.
+inline constexpr int kHeldInputs = 16384;
+
+// Threads and shared memory of a block for rows of k inputs: a warp for every 128-block, or as few
+// warps as need the same number of rounds.
+inline unsigned PrepareThreads(int k) {
+  const int blocks = k / 128;
+  const int rounds = (blocks + kMaxPrepareWarps - 1) / kMaxPrepareWarps;
+  return static_cast<unsigned>(32 * ((blocks + rounds - 1) / rounds));
+}
+inline size_t PrepareSharedBytes(int k) {
+  return sizeof(float) * (k < kHeldInputs ? k : kHeldInputs);
+}
 
 // What a product multiplies: a row in memory, or a row with the operation in front of the product
 // still to be done.
@@ -21,7 +33,7 @@ struct PlainRow {
   __device__ float4 Load(int k) const { return *reinterpret_cast<const float4*>(x + k); }
 };
 
-// SwiGLU(gate, up) * weight; without `up` the row itself.
+// SwiGLU(gate, up) * weight.
 struct GatedRow {
   const float* gate;
   const float* up;
@@ -29,7 +41,6 @@ struct GatedRow {
 
   __device__ float4 Load(int k) const {
     float4 v = *reinterpret_cast<const float4*>(gate + k);
-    if (up == nullptr) return v;
     const float4 u = *reinterpret_cast<const float4*>(up + k);
     v.x = SwiGlu(v.x, u.x, limit) * weight;
     v.y = SwiGlu(v.y, u.y, limit) * weight;
@@ -39,28 +50,31 @@ struct GatedRow {
   }
 };
 
-// Four elements per lane of one 128-block: inputs and signs, then r = FWHT(x * suh).
-struct BlockInputs {
-  float4 values;
-  uint2 signs;
+// r = FWHT(x * suh), four elements per lane of one 128-block.
+template <class Row>
+__device__ float4 TransformBlock(const Row& row, const Fp16* suh, int block) {
+  const int k = block * 128 + static_cast<int>(threadIdx.x) % 32 * 4;
+  const float4 values = row.Load(k);
+  const uint2 signs = *reinterpret_cast<const uint2*>(suh + k);
+  float r[4] = {values.x * ToFloat(Fp16{static_cast<uint16_t>(signs.x & 0xFFFFu)}),
+                values.y * ToFloat(Fp16{static_cast<uint16_t>(signs.x >> 16)}),
+                values.z * ToFloat(Fp16{static_cast<uint16_t>(signs.y & 0xFFFFu)}),
+                values.w * ToFloat(Fp16{static_cast<uint16_t>(signs.y >> 16)})};
+  WarpFwht128(r);
+  return {r[0], r[1], r[2], r[3]};
+}
 
-  template <class Row>
-  __device__ void Load(const Row& row, const Fp16* suh, int block) {
-    const int k = block * 128 + static_cast<int>(threadIdx.x) % 32 * 4;
-    values = row.Load(k);
-    signs = *reinterpret_cast<const uint2*>(suh + k);
-  }
-  __device__ void Transform(float (&r)[4]) const {
-    r[0] = values.x * ToFloat(Fp16{static_cast<uint16_t>(signs.x & 0xFFFFu)});
-    r[1] = values.y * ToFloat(Fp16{static_cast<uint16_t>(signs.x >> 16)});
-    r[2] = values.z * ToFloat(Fp16{static_cast<uint16_t>(signs.y & 0xFFFFu)});
-    r[3] = values.w * ToFloat(Fp16{static_cast<uint16_t>(signs.y >> 16)});
-    WarpFwht128(r);
-  }
-};
+// v = 254 * hi + lo with |lo| <= 127, for |v| <= 32258. Unsigned, which divides in fewer
+// instructions.
+__device__ inline int HighPart(int v) {
+  return static_cast<int>(static_cast<uint32_t>(v + 127 + 254 * 128) / 254u) - 128;
+}
 
-// v = 254 * hi + lo with |lo| <= 127, for |v| <= 32258.
-__device__ inline int HighPart(int v) { return (v + 127 + 254 * 128) / 254 - 128; }
+// The nearest integer, ties to even, for |x| < 2^22: an addition that leaves no fraction bits.
+__device__ inline int NearestInt(float x) {
+  constexpr float kOneAndAHalf = 0x1.8p23f;
+  return static_cast<int>(__float_as_uint(x + kOneAndAHalf) - __float_as_uint(kOneAndAHalf));
+}
 
 struct RowPlace {
   int item;   // in the workspace
@@ -90,144 +104,80 @@ __device__ inline void StoreQuanta(uint32_t* quanta, const RowPlace& place, int 
   words[4] = __byte_perm(first, second, 0x7632);
 }
 
-// The transformed row, spread over the block's warps: warp w holds 128-blocks w, w + kPrepareWarps,
-// ... Blocks past what registers hold are computed again when they are read.
-template <class Row>
-class TransformedRow {
- public:
-  __device__ TransformedRow(const Row& row, const DeviceMatrix& matrix)
-      : row_(row), suh_(matrix.suh), block_count_(matrix.k / 128) {
-    BlockInputs inputs[kHeldBlocks];
-#pragma unroll
-    for (int i = 0; i < kHeldBlocks; ++i) {
-      if (BlockOf(i) < block_count_) inputs[i].Load(row_, suh_, BlockOf(i));
-    }
-#pragma unroll
-    for (int i = 0; i < kHeldBlocks; ++i) {
-      if (BlockOf(i) < block_count_) inputs[i].Transform(held_[i]);
-    }
-  }
+// Sums over the block's warps of a value that all lanes of a warp hold; valid in warp 0. shared:
+// [kMaxPrepareWarps], read behind a barrier.
+__device__ inline int SumOfWarps(const int* shared) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warps = static_cast<int>(blockDim.x) / 32;
+  return __reduce_add_sync(kAllLanes, lane < warps ? shared[lane] : 0);
+}
 
-  // body(block, r) for every block of this warp.
-  template <class Body>
-  __device__ void ForEachBlock(Body body) const {
-#pragma unroll
-    for (int i = 0; i < kHeldBlocks; ++i) {
-      if (BlockOf(i) < block_count_) body(BlockOf(i), held_[i]);
-    }
-    for (int i = kHeldBlocks; BlockOf(i) < block_count_; ++i) {
-      BlockInputs inputs;
-      inputs.Load(row_, suh_, BlockOf(i));
-      float r[4];
-      inputs.Transform(r);
-      body(BlockOf(i), r);
-    }
-  }
-
- private:
-  static constexpr int kHeldBlocks = 4;
-
-  __device__ static int BlockOf(int i) {
-    return static_cast<int>(threadIdx.x) / 32 + i * kPrepareWarps;
-  }
-
-  Row row_;
-  const Fp16* suh_;
-  int block_count_;
-  float held_[kHeldBlocks][4];
-};
-
+// One item of the integer path by a block of PrepareThreads(k). held: shared,
+// PrepareSharedBytes(k). Loops are not unrolled: a block runs this once, and what it would gain it
+// loses to the fetch of the instructions.
 template <class Row>
 __device__ void PrepareInteger(const LinearJob& job, const LinearWorkspace& work,
-                               const RowPlace& place, const Row& source) {
-  __shared__ unsigned int largest;
-  __shared__ long long warp_sums[kPrepareWarps];
-  if (threadIdx.x == 0) largest = 0;
-  __syncthreads();
-  const TransformedRow<Row> row(source, job.matrix);
+                               const RowPlace& place, const Row& row, float4* held) {
+  __shared__ unsigned int warp_largest[kMaxPrepareWarps];
+  __shared__ int warp_low[kMaxPrepareWarps], warp_high[kMaxPrepareWarps];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const int blocks = job.matrix.k / 128;
   // Over bit patterns, so that a NaN counts as larger than infinity.
-  unsigned int mine = 0;
-  row.ForEachBlock([&mine](int, const float(&r)[4]) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) mine = max(mine, __float_as_uint(r[j]) & 0x7FFFFFFFu);
-  });
-  mine = __reduce_max_sync(kAllLanes, mine);
-  if (threadIdx.x % 32 == 0) atomicMax(&largest, mine);
+  unsigned int largest = 0;
+#pragma unroll 1
+  for (int block = warp; block < blocks; block += warps) {
+    const float4 r = TransformBlock(row, job.matrix.suh, block);
+    if (block < kHeldInputs / 128) held[block * 32 + lane] = r;
+    const unsigned int a =
+        max(__float_as_uint(r.x) & 0x7FFFFFFFu, __float_as_uint(r.y) & 0x7FFFFFFFu);
+    const unsigned int b =
+        max(__float_as_uint(r.z) & 0x7FFFFFFFu, __float_as_uint(r.w) & 0x7FFFFFFFu);
+    largest = max(largest, max(a, b));
+  }
+  largest = __reduce_max_sync(kAllLanes, largest);
+  if (lane == 0) warp_largest[warp] = largest;
   __syncthreads();
+  largest = __reduce_max_sync(kAllLanes, lane < warps ? warp_largest[lane] : 0u);
   const float amax = __uint_as_float(largest);
   const bool is_finite = IsFinite(amax);
   const float factor =
       is_finite && amax >= 0x1p-100f ? static_cast<float>(kMaxQuantum) / amax : 0.0f;
-  long long sum = 0;
-  const int k_tiles = job.matrix.k / 16;
-  row.ForEachBlock([&](int block, const float(&r)[4]) {
-    int v[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      v[j] = __float2int_rn((is_finite ? r[j] : 0.0f) * factor);
-      sum += v[j];
-    }
-    StoreQuanta(work.quanta, place, k_tiles, block * 128 + static_cast<int>(threadIdx.x) % 32 * 4,
-                v);
-  });
   // A lane's sum fits int32 while k <= 2^19: at most 4096 blocks / 32 warps * 4 * 32258.
-  const int warp_low = __reduce_add_sync(kAllLanes, static_cast<int>(sum & 0xFFFF));
-  const int warp_high = __reduce_add_sync(kAllLanes, static_cast<int>(sum >> 16));
-  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = warp_high * 65536LL + warp_low;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    long long row_sum = 0;
-#pragma unroll
-    for (int w = 0; w < kPrepareWarps; ++w) row_sum += warp_sums[w];
-    work.row_sums[place.item] = row_sum;
-    work.scales[place.item] = is_finite ? amax / static_cast<float>(kMaxQuantum) * 0x1p-24f
-                                        : __uint_as_float(0x7FC00000u);
+  int sum = 0;
+#pragma unroll 1
+  for (int block = warp; block < blocks; block += warps) {
+    const float4 r = block < kHeldInputs / 128 ? held[block * 32 + lane]
+                                               : TransformBlock(row, job.matrix.suh, block);
+    int v[4] = {NearestInt(r.x * factor), NearestInt(r.y * factor), NearestInt(r.z * factor),
+                NearestInt(r.w * factor)};
+    if (!is_finite) v[0] = v[1] = v[2] = v[3] = 0;
+    sum += v[0] + v[1] + v[2] + v[3];
+    StoreQuanta(work.quanta, place, job.matrix.k / 16, block * 128 + 4 * lane, v);
   }
+  const int low = __reduce_add_sync(kAllLanes, sum & 0xFFFF);
+  const int high = __reduce_add_sync(kAllLanes, sum >> 16);
+  if (lane == 0) {
+    warp_low[warp] = low;
+    warp_high[warp] = high;
+  }
+  __syncthreads();
+  if (warp != 0) return;
+  const int all_low = SumOfWarps(warp_low), all_high = SumOfWarps(warp_high);
+  if (lane != 0) return;
+  work.row_sums[place.item] = all_high * 65536LL + all_low;
+  work.scales[place.item] =
+      is_finite ? amax / static_cast<float>(kMaxQuantum) * 0x1p-24f : __uint_as_float(0x7FC00000u);
 }
 
-// [k] of one item of the fp16 path.
-__device__ inline float* HalvesOf(const LinearJob& job, const LinearWorkspace& work, int item) {
-  return work.halves +
-         (static_cast<int64_t>(job.first_group) * kRowsPerGroup + item) * job.matrix.k;
-}
-
-template <class Row>
-__device__ void PrepareHalf(const LinearJob& job, const LinearWorkspace& work,
-                            const RowPlace& place, int item, const Row& source) {
-  __shared__ bool is_bad;
-  if (threadIdx.x == 0) is_bad = false;
-  __syncthreads();
-  float* to = HalvesOf(job, work, item);
-  TransformedRow<Row>(source, job.matrix).ForEachBlock([to](int block, const float(&r)[4]) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float a = ToFloat(ToFp16(r[j] * kHadamardNorm));
-      to[block * 128 + threadIdx.x % 32 * 4 + j] = a;
-      if (!IsFinite(a)) is_bad = true;
-    }
-  });
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    work.scales[place.item] = is_bad ? __uint_as_float(0x7FC00000u) : kHadamardNorm;
-  }
-}
-
-// Item `item` of a job by a block of kPrepareThreads.
-template <class Row>
-__device__ void PrepareItem(const LinearJob& job, const LinearWorkspace& work, int item,
-                            const Row& source) {
-  const RowPlace place = {job.first_item + item, job.first_group + item / kRowsPerGroup,
-                          item % kRowsPerGroup};
-  if (job.matrix.codebook == kCodebookMul1) {
-    PrepareInteger(job, work, place, source);
-  } else {
-    PrepareHalf(job, work, place, item, source);
-  }
+// Where item `item` of a job lies.
+__device__ inline RowPlace PlaceOf(const LinearJob& job, int item) {
+  return {job.first_item + item, job.first_group + item / kRowsPerGroup, item % kRowsPerGroup};
 }
 
 // The signs of the matrix, which no kernel in front writes.
 __device__ inline void PrefetchSigns(const DeviceMatrix& matrix) {
-  for (int k = static_cast<int>(threadIdx.x) * 64; k < matrix.k; k += kPrepareThreads * 64) {
+  for (int k = static_cast<int>(threadIdx.x) * 64; k < matrix.k;
+       k += static_cast<int>(blockDim.x) * 64) {
     Prefetch(matrix.suh + k);
   }
 }

@@ -127,10 +127,8 @@ __device__ void StoreFour(Bf16* to, const float (&v)[4]) {
 }
 
 // h = streams after the update of four neighbouring columns, as they are stored.
-__device__ void UpdateFour(const MixCoefficients& mix, const Bf16* y, Bf16* streams, int dim,
-                           float (&h)[kStreams][4]) {
-  float value[4];
-  LoadFour(y, value);
+__device__ void UpdateFour(const MixCoefficients& mix, const float (&value)[4], Bf16* streams,
+                           int dim, float (&h)[kStreams][4]) {
   float updated[kStreams][4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -146,6 +144,18 @@ __device__ void UpdateFour(const MixCoefficients& mix, const Bf16* y, Bf16* stre
 #pragma unroll
     for (int i = 0; i < 4; ++i) h[s][i] = updated[s][i];
   }
+}
+
+// Four elements of y, which are those of the halves' sum where the halves are given.
+__device__ void LoadSum(const EnterLaunch& args, int64_t at, float (&value)[4]) {
+  if (args.half0 == nullptr) return LoadFour(args.y + at, value);
+  const float4 a = *reinterpret_cast<const float4*>(args.half0 + at);
+  const float4 b = *reinterpret_cast<const float4*>(args.half1 + at);
+  value[0] = RoundToBf16(a.x + b.x);
+  value[1] = RoundToBf16(a.y + b.y);
+  value[2] = RoundToBf16(a.z + b.z);
+  value[3] = RoundToBf16(a.w + b.w);
+  StoreFour(args.y + at, value);
 }
 
 // One block per row of the streams. Dynamic shared memory: the collapsed row.
@@ -173,7 +183,9 @@ __global__ void __launch_bounds__(kEnterThreads, 1)
     for (int s = 0; s < kStreams; ++s)
       LoadFour(streams + static_cast<int64_t>(s) * args.dim + k, h[s]);
     if (args.y != nullptr) {
-      UpdateFour(mix, args.y + static_cast<int64_t>(row) * args.dim + k, streams + k, args.dim, h);
+      float value[4];
+      LoadSum(args, static_cast<int64_t>(row) * args.dim + k, value);
+      UpdateFour(mix, value, streams + k, args.dim, h);
     }
     if (!is_picked) continue;
     float x[4];

@@ -123,14 +123,13 @@ __device__ inline void WarpFwht128(float (&v)[4]) {
   v[1] = a1 + a3;
   v[2] = a0 - a2;
   v[3] = a1 - a3;
-  const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) {
-    const bool is_upper = (lane & distance) != 0;
+    // Exactly other - v in the upper lane and other + v in the lower, without a selection.
+    const float sign = (threadIdx.x & distance) != 0 ? -1.0f : 1.0f;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float other = __shfl_xor_sync(kAllLanes, v[j], distance);
-      v[j] = is_upper ? other - v[j] : v[j] + other;
+      v[j] = fmaf(sign, v[j], __shfl_xor_sync(kAllLanes, v[j], distance));
     }
   }
 }

@@ -60,6 +60,13 @@ T __reduce_max_sync(unsigned mask, T value) {
   return value;
 }
 template <class T>
+T __reduce_min_sync(unsigned mask, T value) {
+  for (int distance = 16; distance > 0; distance /= 2) {
+    value = std::min(value, __shfl_xor_sync(mask, value, distance));
+  }
+  return value;
+}
+template <class T>
 T __reduce_add_sync(unsigned mask, T value) {
   for (int distance = 16; distance > 0; distance /= 2) {
     value = static_cast<T>(static_cast<uint32_t>(value) +

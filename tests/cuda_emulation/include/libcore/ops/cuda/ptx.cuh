@@ -64,6 +64,7 @@ inline void WidenHalves(uint32_t halves, float& low, float& high) {
 }
 
 inline void Prefetch(const void*) {}
+inline unsigned CountArrival(unsigned* arrivals) { return (*arrivals)++; }
 inline void AwaitPredecessor() {}
 
 }  // namespace tp2::cuda
