@@ -60,6 +60,8 @@ struct ListCut {
 
 template <int K>
 struct ListShape : GemmShape<K, kOneGroup> {
+  // As many as registers allow without spills, while the walk needs some.
+  static constexpr int kBlocks = K <= 6 ? 6 : 5;
   // Not where the slots are: while sums meet, the next piece's weights are on their way.
   static constexpr int kSharedBytes = ListShape::kSlotBytes + ListShape::kSumBytes;
 };
