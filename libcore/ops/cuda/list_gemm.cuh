@@ -32,13 +32,14 @@ constexpr int ListRange(int steps, int places) {
   return range < kLeastSteps ? kLeastSteps : range;
 }
 
-// How the steps lie, and the block's range of them. In shared memory: the sums need the registers.
+// How the steps lie, and the block's walk over its range. In shared memory: the sums need the
+// registers.
 struct ListCut {
   int blocks_per_job;
   int steps_per_output;  // of 128 outputs
-  int range;
-  int begin, end;
-  int job_end;  // of the part that is the current job's
+  int range;             // of a block
+  int begin, end;        // what is left of this block's
+  int job_end;           // of the current job's part of it
 
   __device__ static ListCut Of(const JobList& list, int places) {
     ListCut cut;
@@ -60,8 +61,6 @@ struct ListCut {
 
 template <int K>
 struct ListShape : GemmShape<K, kOneGroup> {
-  // As many as registers allow without spills, while the walk needs some.
-  static constexpr int kBlocks = K <= 6 ? 6 : 5;
   // Not where the slots are: while sums meet, the next piece's weights are on their way.
   static constexpr int kSharedBytes = ListShape::kSlotBytes + ListShape::kSumBytes;
 };
@@ -98,26 +97,27 @@ __device__ inline WarpUnits StartPiece(const LinearJob& job, const ListCut& cut,
   return units;
 }
 
-// The steps [begin, cut.job_end).
+// The steps [cut.begin, cut.job_end), which are walked.
 template <int K>
-__device__ inline void ListGemmBody(const LinearJob& job, const LinearWorkspace& work,
-                                    const ListCut& cut, int begin, uint4* shared) {
+__device__ inline void ListGemmBody(const LinearJob& job, const LinearWorkspace& work, ListCut& cut,
+                                    uint4* shared) {
   using Shape = ListShape<K>;
   const int warp = threadIdx.x / 32;
   const int column = warp % kBlockColumns;
   uint4* const slots = shared + warp * Shape::kSlots * Shape::kUnitVectors;
   int* const high = reinterpret_cast<int*>(shared) + Shape::kSlotBytes / sizeof(int);
   const BlockSums totals = {high, high + kRowsPerGroup * kSumPitch};
-  WarpUnits units = StartPiece<K>(job, cut, begin, column, slots);
+  WarpUnits units = StartPiece<K>(job, cut, cut.begin, column, slots);
   AwaitPredecessor();
   while (true) {
     ClearSums(job, totals);
     int sums[kUnitSide][1][4] = {};
     SumUnits<Shape, K, 1>(job, work, units, slots, sums);
-    const int number = begin / cut.steps_per_output;
-    begin = min(cut.job_end, (number + 1) * cut.steps_per_output);
+    const int number = cut.begin / cut.steps_per_output;
+    const int begin = min(cut.job_end, (number + 1) * cut.steps_per_output);
     if (begin < cut.job_end) units = StartPiece<K>(job, cut, begin, column, slots);
     __syncthreads();
+    if (threadIdx.x == 0) cut.begin = begin;
     GatherSums<1>(job, column * kUnitOutputs, sums, totals);
     FinishPiece(job, work, cut, number, totals);
     __syncthreads();
@@ -133,28 +133,31 @@ __global__ void __launch_bounds__(ListShape<K>::kThreads, ListShape<K>::kBlocks)
   __shared__ ListCut cut;
   if (threadIdx.x == 0) cut = ListCut::Of(list, places);
   __syncthreads();
-  int begin = cut.begin;
-  while (begin < cut.end) {
+  while (cut.begin < cut.end) {
     const int steps_per_job = cut.blocks_per_job * cut.steps_per_output;
-    const int number = begin / steps_per_job;
+    const int number = cut.begin / steps_per_job;
     if (threadIdx.x == 0) cut.job_end = min(cut.end, (number + 1) * steps_per_job);
     const LinearJob& job =
         FetchJob(list.jobs + number, [](const uint32_t* word) { return __ldcg(word); });
     if (job.matrix.bits == K && job.matrix.codebook == kCodebookMul1) {
-      ListGemmBody<K>(job, work, cut, begin, shared);
+      ListGemmBody<K>(job, work, cut, shared);
+    } else if (threadIdx.x == 0) {
+      cut.begin = cut.job_end;
     }
-    begin = cut.job_end;
     __syncthreads();
   }
   AwaitPredecessor();
 }
 
-// Enough blocks for a full list.
+// Enough blocks for a full list. Smaller cards than sm_90 hold fewer than Shape::kBlocks.
 template <int K>
 void LaunchListGemmOf(const LinearJobs& jobs, const LinearWorkspace& work, int multiprocessors,
                       const Queue& queue) {
   using Shape = ListShape<K>;
-  const int places = Shape::kBlocks * multiprocessors;
+  int resident = 0;
+  (void)cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, ListGemmKernel<K>, Shape::kThreads,
+                                                      Shape::kSharedBytes);
+  const int places = std::max(1, resident) * multiprocessors;
   const int steps = jobs.job_count * (jobs.list.n / kBlockOutputs) * (jobs.list.k / 128);
   const int blocks = std::min(kMostWaves * places, CeilDivided(steps, kLeastSteps));
   Launch(queue, ListGemmKernel<K>, static_cast<unsigned>(blocks), Shape::kThreads,
