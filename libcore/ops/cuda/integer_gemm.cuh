@@ -41,7 +41,7 @@ struct GemmShape {
   static constexpr int kBlocks = kMaxGroups == 1 ? 6 : kMaxGroups == 2 ? 2 : 1;
 #else
   static constexpr bool kIsWide =
-      kMaxGroups == 6 || (kMaxGroups == 5 && (K == 1 || K == 3 || K == 7));
+      kMaxGroups == 6 || (kMaxGroups == 5 && (K == 3 || K == 7 || K == 8));
   static constexpr int kBlocks = kMaxGroups == 1 ? 6 : kIsWide ? 1 : 2;
 #endif
   static constexpr int kParts = kWarps / kBlockColumns;  // of a column's units
@@ -242,24 +242,23 @@ __device__ inline void SumUnits(const LinearJob& job, const LinearWorkspace& wor
   constexpr int kUnitVectors = Shape::kUnitVectors;
   const int group_stride = job.matrix.k / kUnitInputs * 128;
   const int first = job.first_group * group_stride + 4 * (static_cast<int>(threadIdx.x) % 32);
+  int now = first + range.begin * 128;
+  const int end = first + range.end * 128;
   uint32_t values[kGroups];
 #pragma unroll
-  for (int g = 0; g < kGroups; ++g) {
-    values[g] = work.quanta[first + g * group_stride + range.begin * 128];
-  }
+  for (int g = 0; g < kGroups; ++g) values[g] = work.quanta[now + g * group_stride];
+  const uint4* next =
+      range.units + static_cast<int64_t>(range.begin + kSlots * kParts) * kUnitVectors;
   int i = 0;
-  for (int u = range.begin; u < range.end; u += kParts) {
+  for (; now < end; now += kParts * 128) {
     uint4* slot = slots + i * kUnitVectors;
     LaneUnit<K> unit;
     __pipeline_wait_prior(kSlots - 1);
     unit.Load(slot);
-    const int next = u + kSlots * kParts;
-    if (next < range.end) {
-      CopyUnit<K>(range.units + static_cast<int64_t>(next) * kUnitVectors, slot);
-    }
+    if (now + kSlots * kParts * 128 < end) CopyUnit<K>(next, slot);
+    next += kParts * kUnitVectors;
     __pipeline_commit();
-    const int now = first + u * 128;
-    AddUnit<K, kGroups>(unit, work.quanta, now, u + kParts < range.end ? now + kParts * 128 : now,
+    AddUnit<K, kGroups>(unit, work.quanta, now, now + kParts * 128 < end ? now + kParts * 128 : now,
                         group_stride, values, sums);
     i = i + 1 == kSlots ? 0 : i + 1;
   }

@@ -32,21 +32,29 @@ constexpr int ListRange(int steps, int places) {
   return range < kLeastSteps ? kLeastSteps : range;
 }
 
-// How the steps lie.
+// How the steps lie, and the block's walk over its range. In shared memory: the sums need the
+// registers.
 struct ListCut {
   int blocks_per_job;
   int steps_per_output;  // of 128 outputs
-  int total;
-  int range;  // of a block
+  int range;             // of a block
+  int begin, end;        // what is left of this block's
+  int job_end;           // of the current job's part of it
 
-  __device__ ListCut(const JobList& list, int places)
-      : blocks_per_job(list.n / kBlockOutputs),
-        steps_per_output(list.k / 128),
-        // Written by a kernel that has ended, but perhaps after this multiprocessor cached it.
-        total(__ldcg(list.count) * blocks_per_job * steps_per_output),
-        range(ListRange(total, places)) {}
-  // Blocks that have steps of the outputs whose first step this is.
-  __device__ unsigned int PartsOf(int first) const {
+  __device__ static ListCut Of(const JobList& list, int places) {
+    ListCut cut;
+    cut.blocks_per_job = list.n / kBlockOutputs;
+    cut.steps_per_output = list.k / 128;
+    // Written by a kernel that has ended, but perhaps after this multiprocessor cached its place.
+    const int steps = __ldcg(list.count) * cut.blocks_per_job * cut.steps_per_output;
+    cut.range = ListRange(steps, places);
+    cut.begin = static_cast<int>(blockIdx.x) * cut.range;
+    cut.end = min(steps, cut.begin + cut.range);
+    return cut;
+  }
+  // Blocks that have steps of the outputs with this number.
+  __device__ unsigned int PartsOf(int number) const {
+    const int first = number * steps_per_output;
     return (first + steps_per_output - 1) / range - first / range + 1;
   }
 };
@@ -57,12 +65,11 @@ struct ListShape : GemmShape<K, kOneGroup> {
   static constexpr int kSharedBytes = ListShape::kSlotBytes + ListShape::kSumBytes;
 };
 
-// The outputs of a piece, from the sums of its part of K. number: of the outputs in the list;
-// first: their first step.
+// The 128 outputs with this number in the list, from the sums of a piece.
 __device__ inline void FinishPiece(const LinearJob& job, const LinearWorkspace& work,
                                    const ListCut& cut, int number, const BlockSums& totals) {
   const int block = number % cut.blocks_per_job;
-  const unsigned int parts = cut.PartsOf(number * cut.steps_per_output);
+  const unsigned int parts = cut.PartsOf(number);
   if (parts == 1) {
     FinishWhole(job, work, block, totals);
   } else {
@@ -72,76 +79,85 @@ __device__ inline void FinishPiece(const LinearJob& job, const LinearWorkspace& 
   }
 }
 
-// The steps [begin, end) of the list, which are one job's.
+// Puts the first weights of the piece that begins at this step on their way.
 template <int K>
-__device__ inline void ListGemmBody(const LinearJob& job, const LinearWorkspace& work,
-                                    const ListCut& cut, int begin, int end, uint4* shared) {
+__device__ inline WarpUnits StartPiece(const LinearJob& job, const ListCut& cut, int begin,
+                                       int column, uint4* slots) {
+  using Shape = ListShape<K>;
+  const int number = begin / cut.steps_per_output;
+  const int block = number % cut.blocks_per_job;
+  const int first = begin - number * cut.steps_per_output;
+  if (threadIdx.x < 2) {
+    Prefetch(job.matrix.svh + block * kBlockOutputs + 64 * static_cast<int>(threadIdx.x));
+  }
+  const WarpUnits units =
+      WarpUnits::Of<Shape>(job, block * kBlockColumns + column, first,
+                           min(cut.steps_per_output, first + cut.job_end - begin));
+  StartUnits<Shape, K>(units, slots);
+  return units;
+}
+
+// The steps [cut.begin, cut.job_end), which are walked.
+template <int K>
+__device__ inline void ListGemmBody(const LinearJob& job, const LinearWorkspace& work, ListCut& cut,
+                                    uint4* shared) {
   using Shape = ListShape<K>;
   const int warp = threadIdx.x / 32;
   const int column = warp % kBlockColumns;
   uint4* const slots = shared + warp * Shape::kSlots * Shape::kUnitVectors;
   int* const high = reinterpret_cast<int*>(shared) + Shape::kSlotBytes / sizeof(int);
   const BlockSums totals = {high, high + kRowsPerGroup * kSumPitch};
-  int number = begin / cut.steps_per_output;
-  int first = begin - number * cut.steps_per_output;
-  const auto start = [&](int left) {
-    const int block = number % cut.blocks_per_job;
-    if (threadIdx.x < 2) {
-      Prefetch(job.matrix.svh + block * kBlockOutputs + 64 * static_cast<int>(threadIdx.x));
-    }
-    const WarpUnits range = WarpUnits::Of<Shape>(job, block * kBlockColumns + column, first,
-                                                 min(cut.steps_per_output, first + left));
-    StartUnits<Shape, K>(range, slots);
-    return range;
-  };
-  WarpUnits range = start(end - begin);
+  WarpUnits units = StartPiece<K>(job, cut, cut.begin, column, slots);
   AwaitPredecessor();
   while (true) {
     ClearSums(job, totals);
     int sums[kUnitSide][1][4] = {};
-    SumUnits<Shape, K, 1>(job, work, range, slots, sums);
-    const int finished = number;
-    begin += min(cut.steps_per_output - first, end - begin);
-    ++number;
-    first = 0;
-    if (begin < end) range = start(end - begin);
+    SumUnits<Shape, K, 1>(job, work, units, slots, sums);
+    const int number = cut.begin / cut.steps_per_output;
+    const int begin = min(cut.job_end, (number + 1) * cut.steps_per_output);
+    if (begin < cut.job_end) units = StartPiece<K>(job, cut, begin, column, slots);
     __syncthreads();
+    if (threadIdx.x == 0) cut.begin = begin;
     GatherSums<1>(job, column * kUnitOutputs, sums, totals);
-    FinishPiece(job, work, cut, finished, totals);
+    FinishPiece(job, work, cut, number, totals);
     __syncthreads();
-    if (begin == end) return;
+    if (begin == cut.job_end) return;
   }
 }
 
-// Jobs of another width are skipped; the launch of theirs cuts the list in the same way.
+// Jobs of another width are skipped: the launch of theirs does them.
 template <int K>
 __global__ void __launch_bounds__(ListShape<K>::kThreads, ListShape<K>::kBlocks)
     ListGemmKernel(const JobList list, const LinearWorkspace work, int places) {
   TP2_DYNAMIC_SHARED(uint4, shared);
-  const ListCut cut(list, places);
-  const int steps_per_job = cut.blocks_per_job * cut.steps_per_output;
-  int begin = static_cast<int>(blockIdx.x) * cut.range;
-  const int end = min(cut.total, begin + cut.range);
-  while (begin < end) {
-    const int number = begin / steps_per_job;
-    const int job_end = min(end, (number + 1) * steps_per_job);
+  __shared__ ListCut cut;
+  if (threadIdx.x == 0) cut = ListCut::Of(list, places);
+  __syncthreads();
+  while (cut.begin < cut.end) {
+    const int steps_per_job = cut.blocks_per_job * cut.steps_per_output;
+    const int number = cut.begin / steps_per_job;
+    if (threadIdx.x == 0) cut.job_end = min(cut.end, (number + 1) * steps_per_job);
     const LinearJob& job =
         FetchJob(list.jobs + number, [](const uint32_t* word) { return __ldcg(word); });
     if (job.matrix.bits == K && job.matrix.codebook == kCodebookMul1) {
-      ListGemmBody<K>(job, work, cut, begin, job_end, shared);
+      ListGemmBody<K>(job, work, cut, shared);
+    } else if (threadIdx.x == 0) {
+      cut.begin = cut.job_end;
     }
     __syncthreads();
-    begin = job_end;
   }
   AwaitPredecessor();
 }
 
-// Enough blocks for a full list.
+// Enough blocks for a full list. Smaller cards than sm_90 hold fewer than Shape::kBlocks.
 template <int K>
 void LaunchListGemmOf(const LinearJobs& jobs, const LinearWorkspace& work, int multiprocessors,
                       const Queue& queue) {
   using Shape = ListShape<K>;
-  const int places = Shape::kBlocks * multiprocessors;
+  int resident = 0;
+  (void)cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, ListGemmKernel<K>, Shape::kThreads,
+                                                      Shape::kSharedBytes);
+  const int places = std::max(1, resident) * multiprocessors;
   const int steps = jobs.job_count * (jobs.list.n / kBlockOutputs) * (jobs.list.k / 128);
   const int blocks = std::min(kMostWaves * places, CeilDivided(steps, kLeastSteps));
   Launch(queue, ListGemmKernel<K>, static_cast<unsigned>(blocks), Shape::kThreads,
