@@ -7,10 +7,6 @@
 
 #include "libcore/math/hd.h"
 
-#ifdef __CUDA_ARCH__
-#include <cuda_bf16.h>
-#endif
-
 namespace tp2 {
 
 struct Bf16 {
@@ -26,7 +22,9 @@ TP2_HD inline float ToFloat(Bf16 value) {
 // the same sign.
 TP2_HD inline Bf16 ToBf16(float value) {
 #ifdef __CUDA_ARCH__
-  return {__bfloat16_as_ushort(__float2bfloat16_rn(value))};  // one instruction
+  uint16_t rounded;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+  return {rounded};
 #else
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return {static_cast<uint16_t>((bits >> 16) | 0x0040u)};

@@ -6,10 +6,6 @@
 
 #include "libcore/math/hd.h"
 
-#ifdef __CUDA_ARCH__
-#include <cuda_fp16.h>
-#endif
-
 namespace tp2 {
 
 struct Fp16 {
@@ -19,7 +15,9 @@ struct Fp16 {
 
 TP2_HD inline float ToFloat(Fp16 value) {
 #ifdef __CUDA_ARCH__
-  return __half2float(__ushort_as_half(value.bits));  // one instruction
+  float widened;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(widened) : "h"(value.bits));
+  return widened;
 #else
   const uint32_t sign = static_cast<uint32_t>(value.bits & 0x8000u) << 16;
   const uint32_t exponent = (value.bits >> 10) & 0x1Fu;

@@ -108,7 +108,8 @@ struct GroupWeights {
 
 // Blocks of a multiprocessor that registers leave room for; a grid is one wave of them, since each
 // wave waits for the embedded tokens anew.
-constexpr int MarkovBlocksPerMultiprocessor(int requests) { return requests == 1 ? 3 : 2; }
+template <int kRequests>
+constexpr int kMarkovBlocksOf = kRequests == 1 ? 3 : 2;
 
 // Each warp takes groups of 8 vocabulary rows; a lane keeps the best two of the (row, request) sums
 // that end up in it. A group's first weights are requested as soon as the last group's are used,
@@ -116,7 +117,7 @@ constexpr int MarkovBlocksPerMultiprocessor(int requests) { return requests == 1
 // tokens [requests][rank]; rank <= kReduceSegment.
 // BITS: the order of (score, token) is total, so the order of merging cannot matter.
 template <int kRequests, bool kTwo>
-__global__ void __launch_bounds__(kThreads, MarkovBlocksPerMultiprocessor(kRequests))
+__global__ void __launch_bounds__(kThreads, kMarkovBlocksOf<kRequests>)
     MarkovKernel(const __grid_constant__ MarkovLaunch args) {
   TP2_DYNAMIC_SHARED(float, embedded);
   __shared__ TopTwo warp_best[kWarps][32];
@@ -204,7 +205,7 @@ template <int kRequests, bool kTwo>
 void LaunchMarkovOf(const MarkovLaunch& args, const Queue& queue) {
   const int per_block = kWarps * kOutputsPerWarp;
   const int needed = (args.head.rows + per_block - 1) / per_block;
-  const int wave = MarkovBlocksPerMultiprocessor(kRequests) * args.multiprocessors;
+  const int wave = kMarkovBlocksOf<kRequests> * args.multiprocessors;
   const int blocks = std::min({needed, wave, kMarkovBlocks});
   const size_t shared_bytes = sizeof(float) * args.requests * args.embed.columns;
   Launch(queue, MarkovKernel<kRequests, kTwo>, blocks, kThreads, shared_bytes, args);
