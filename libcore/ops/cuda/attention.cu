@@ -11,42 +11,53 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kHeads = kAttentionHeads;  // per block: they share the loads of the keys
-constexpr int kKeys = 2;                 // of a warp's scores at a time
-constexpr int kBatch = 8;                // keys of the weighted sum at a time
+constexpr int kKeys = 2;   // of a warp's scores at a time
+constexpr int kBatch = 8;  // keys of the weighted sum at a time
 
-// Where the keys of a request lie: its window in ascending position, then its block rows.
+constexpr int PaddedKeys(int count) { return (count + kBatch - 1) / kBatch * kBatch; }
+
+// One key's scores with the heads of a block, which share its loads.
+template <int kHeads>
+struct alignas(kHeads * sizeof(float)) HeadScores {
+  float of[kHeads];
+};
+
+// Where the keys of a request lie: its window in ascending position, then its block rows, then the
+// last one again up to PaddedKeys.
 __device__ void ListKeys(const AttentionLaunch& args, int request, const WindowRows& window,
                          const Bf16** keys) {
   const Bf16* ring = args.rings + static_cast<int64_t>(window.slot) * args.ring_rows * args.dims;
   const Bf16* block = args.block_kv + static_cast<int64_t>(request) * args.block_rows * args.dims;
   const int first_row = static_cast<int>(window.begin % args.ring_rows);
-  for (int j = static_cast<int>(threadIdx.x); j < window.row_count + args.block_rows;
-       j += kThreads) {
+  const int count = window.row_count + args.block_rows;
+  for (int i = static_cast<int>(threadIdx.x); i < PaddedKeys(count); i += kThreads) {
+    const int j = min(i, count - 1);
     const int row = first_row + j;
-    keys[j] = j >= window.row_count
+    keys[i] = j >= window.row_count
                   ? block + (j - window.row_count) * args.dims
                   : ring + (row < args.ring_rows ? row : row - args.ring_rows) * args.dims;
   }
 }
 
 // BITS: SinkSoftmax of the CPU op set: scale, maximum with the sink, exponentials, canonical sum
-// with V = 1. By one warp; returns the reciprocal of the sum in every lane. scores: of one head.
-__device__ float WarpSinkSoftmax(float* scores, int key_count, float scale, float sink) {
+// with V = 1. By one warp; returns the reciprocal of the sum in every lane.
+template <int kHeads>
+__device__ float WarpSinkSoftmax(HeadScores<kHeads>* scores, int head, int key_count, float scale,
+                                 float sink) {
   const int lane = threadIdx.x % 32;
   float largest = sink;
   for (int j = lane; j < key_count; j += 32) {
-    float& score = scores[j * kHeads];
+    float& score = scores[j].of[head];
     score = score * scale;
     largest = fmaxf(largest, score);
   }
   largest = WarpMax(largest);
   for (int j = lane; j < key_count; j += 32) {
-    scores[j * kHeads] = Exp(scores[j * kHeads] - largest);
+    scores[j].of[head] = Exp(scores[j].of[head] - largest);
   }
   __syncwarp();
-  const float sum =
-      WarpReduce<1>(key_count, [scores](float acc, int j) { return acc + scores[j * kHeads]; });
+  const float sum = WarpReduce<1>(
+      key_count, [scores, head](float acc, int k) { return acc + scores[k].of[head]; });
   return 1.0f / (sum + Exp(sink - largest));
 }
 
@@ -59,10 +70,10 @@ __device__ void Widen(uint32_t pair, float& low, float& high) {
 struct KeyParts {
   uint4 raw[kKeys][2];
 
-  __device__ void Load(const Bf16* const* keys, int first, int key_count, int dims) {
+  __device__ void Load(const Bf16* const* keys, int first, int dims) {
 #pragma unroll
     for (int i = 0; i < kKeys; ++i) {
-      const Bf16* row = keys[min(first + i, key_count - 1)];
+      const Bf16* row = keys[first + i];
 #pragma unroll
       for (int sweep = 0; sweep < 2; ++sweep) {
         const int k = sweep * 256 + static_cast<int>(threadIdx.x) % 32 * 8;
@@ -72,10 +83,11 @@ struct KeyParts {
   }
 };
 
-// scores[j][h] = key j . query h for this warp's keys; the queries stay in registers, and the next
-// keys are on their way.
+// scores[j].of[h] = key j . query h for this warp's keys; the queries stay in registers, and the
+// next keys are on their way.
+template <int kHeads>
 __device__ void ScoreKeys(const Bf16* const* keys, int key_count, int dims, const float* q,
-                          float* scores) {
+                          HeadScores<kHeads>* scores) {
   const int lane = threadIdx.x % 32;
   float query[kHeads][2][8];
 #pragma unroll
@@ -93,13 +105,11 @@ __device__ void ScoreKeys(const Bf16* const* keys, int key_count, int dims, cons
   const int head = WarpSumIndex<kSums>() % kHeads;
   int first = static_cast<int>(threadIdx.x) / 32 * kKeys;
   KeyParts next;
-  if (first < key_count) next.Load(keys, first, key_count, dims);
+  if (first < key_count) next.Load(keys, first, dims);
 #pragma unroll 1
   for (; first < key_count; first += kWarps * kKeys) {
     const KeyParts now = next;
-    if (first + kWarps * kKeys < key_count) {
-      next.Load(keys, first + kWarps * kKeys, key_count, dims);
-    }
+    if (first + kWarps * kKeys < key_count) next.Load(keys, first + kWarps * kKeys, dims);
     float sums[kSums] = {};
 #pragma unroll
     for (int i = 0; i < kKeys; ++i) {
@@ -122,47 +132,54 @@ __device__ void ScoreKeys(const Bf16* const* keys, int key_count, int dims, cons
     }
     const float dot = WarpSumMany(sums);
     if (WarpSumIsMain<kSums>() && first + key < key_count) {
-      scores[(first + key) * kHeads + head] = dot;
+      scores[first + key].of[head] = dot;
     }
   }
 }
 
-// a[h], b[h] = sum of scores[j][h] times elements d and d + 1 of key j, ascending; the next keys
+// a[h], b[h] = sum of scores[j].of[h] times elements d and d + 1 of key j, ascending; the next keys
 // are on their way.
-__device__ void WeighKeys(const Bf16* const* keys, int key_count, int d, const float* scores,
-                          float (&a)[kHeads], float (&b)[kHeads]) {
-  static_assert(kHeads == 2);
+template <int kHeads>
+__device__ void WeighKeys(const Bf16* const* keys, int key_count, int d,
+                          const HeadScores<kHeads>* scores, float (&a)[kHeads],
+                          float (&b)[kHeads]) {
   uint32_t next[kBatch];
   const auto load = [&](int begin) {
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      next[i] = *reinterpret_cast<const uint32_t*>(keys[min(begin + i, key_count - 1)] + d);
+      next[i] = *reinterpret_cast<const uint32_t*>(keys[begin + i] + d);
+    }
+  };
+  const auto add = [&](uint32_t pair, const HeadScores<kHeads>& score) {
+    float low, high;
+    Widen(pair, low, high);
+#pragma unroll
+    for (int h = 0; h < kHeads; ++h) {
+      a[h] = fmaf(score.of[h], low, a[h]);
+      b[h] = fmaf(score.of[h], high, b[h]);
     }
   };
   load(0);
+  int begin = 0;
 #pragma unroll 1
-  for (int begin = 0; begin < key_count; begin += kBatch) {
+  for (; begin + kBatch <= key_count; begin += kBatch) {
     uint32_t now[kBatch];
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) now[i] = next[i];
     if (begin + kBatch < key_count) load(begin + kBatch);
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      if (begin + i >= key_count) break;
-      float low, high;
-      Widen(now[i], low, high);
-      const float2 score = *reinterpret_cast<const float2*>(scores + (begin + i) * kHeads);
-      a[0] = fmaf(score.x, low, a[0]);
-      b[0] = fmaf(score.x, high, b[0]);
-      a[1] = fmaf(score.y, low, a[1]);
-      b[1] = fmaf(score.y, high, b[1]);
-    }
+    for (int i = 0; i < kBatch; ++i) add(now[i], scores[begin + i]);
+  }
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    if (begin + i < key_count) add(next[i], scores[begin + i]);
   }
 }
 
-// Grid: x = pairs of heads, y = rows of all requests. Dynamic shared memory: where the keys lie,
-// then their scores [key][head]. Three blocks of a multiprocessor hide each other's softmax.
-__global__ void __launch_bounds__(kThreads, 3)
+// Grid: x = groups of kHeads heads, y = rows of all requests. Dynamic shared memory: where the keys
+// lie, then their scores.
+template <int kHeads>
+__global__ void __launch_bounds__(kThreads, 2)
     AttentionKernel(const __grid_constant__ AttentionLaunch args) {
   AwaitPredecessor();
   TP2_DYNAMIC_SHARED(const Bf16*, keys);
@@ -172,7 +189,8 @@ __global__ void __launch_bounds__(kThreads, 3)
   const int request = row / args.block_rows;
   const WindowRows window = args.windows[request];
   const int key_count = window.row_count + args.block_rows;
-  float* const scores = reinterpret_cast<float*>(keys + args.max_window + args.block_rows);
+  HeadScores<kHeads>* const scores =
+      reinterpret_cast<HeadScores<kHeads>*>(keys + PaddedKeys(args.max_window + args.block_rows));
   const int64_t offset = (static_cast<int64_t>(row) * args.heads + head) * args.dims;
   ListKeys(args, request, window, keys);
   __syncthreads();
@@ -180,7 +198,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   __syncthreads();
   if (const int h = static_cast<int>(threadIdx.x) / 32; h < kHeads) {
     const float value =
-        WarpSinkSoftmax(scores + h, key_count, args.score_scale, args.sink[head + h]);
+        WarpSinkSoftmax(scores, h, key_count, args.score_scale, args.sink[head + h]);
     if (threadIdx.x % 32 == 0) inverse[h] = value;
   }
   __syncthreads();
@@ -201,14 +219,21 @@ __global__ void __launch_bounds__(kThreads, 3)
   }
 }
 
-}  // namespace
-
-void LaunchAttention(const AttentionLaunch& args, const Queue& queue) {
+template <int kHeads>
+void LaunchAttentionOf(const AttentionLaunch& args, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(args.heads / kHeads),
                   static_cast<unsigned>(args.requests * args.block_rows));
-  const size_t key_bytes = sizeof(const Bf16*) + sizeof(float) * kHeads;
-  Launch(queue, AttentionKernel, grid, kThreads, key_bytes * (args.max_window + args.block_rows),
-         args);
+  const size_t key_bytes = sizeof(const Bf16*) + sizeof(HeadScores<kHeads>);
+  Launch(queue, AttentionKernel<kHeads>, grid, kThreads,
+         key_bytes * PaddedKeys(args.max_window + args.block_rows), args);
+}
+
+}  // namespace
+
+// Few heads of a small model are no multiple of four.
+void LaunchAttention(const AttentionLaunch& args, const Queue& queue) {
+  if (args.heads % 4 == 0) return LaunchAttentionOf<4>(args, queue);
+  LaunchAttentionOf<kAttentionHeads>(args, queue);
 }
 
 cudaError_t PreloadAttention() {
