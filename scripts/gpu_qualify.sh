@@ -297,6 +297,9 @@ if wants benches; then
   bench bench_solo solo
   bench bench_emulated emulated
   bench bench_insert insert
+  bench bench_growth one-card --n-out 1,2,3,4,5
+  bench bench_growth_context one-card --requests 1,4 --context 1048575
+  bench bench_growth_slots one-card --requests 1,4 --slots 8
 fi
 if wants pair-benches; then
   if ((card_count < 2)); then

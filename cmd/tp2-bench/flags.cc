@@ -84,6 +84,14 @@ void AddGrid(CLI::App& app, Flags& flags, const std::string& name, const std::st
       ->check(CLI::Range(0, kMaxRowsPerMessage))
       ->option_text("N [0]")
       ->group("Measurement");
+  sub->add_option("--context", flags.context.length, "position of each slot's next row")
+      ->check(CLI::Range(int64_t{1}, kMaxModelLength - 1))
+      ->option_text("N [a full window]")
+      ->group("Measurement");
+  sub->add_option("--slots", flags.context.slot_count, "that have a context; the last ones draft")
+      ->check(CLI::Range(1, kSlotCount))
+      ->option_text("N [4]")
+      ->group("Measurement");
   sub->add_flag("--margins", flags.wants_margins, "also runner-ups and margins")
       ->group("Measurement");
   sub->add_flag("--groups", flags.has_groups, "also kernel time per group, by a second drafter")

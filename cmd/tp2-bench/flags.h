@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cmd/tp2-bench/collectives_flags.h"
+#include "libcore/bench/cells.h"
 #include "libcore/model/drafter_config.h"
 
 namespace tp2::bench {
@@ -25,6 +26,7 @@ struct Flags {
   std::vector<int> requests = {1, 2, 3, 4};
   std::vector<int> n_out = {4, 5};
   int insert_rows = 0;
+  ContextOptions context;
   std::vector<int> rows = {1, 2, 4, 6, 8, 16, 20, 32, 64, 128};
   int warmup = 20;
   int replays = 300;

@@ -1,5 +1,6 @@
 #include "cmd/tp2-bench/grid.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "cmd/tp2-bench/group_table.h"
 #include "cmd/tp2-bench/pair_table.h"
 #include "cmd/tp2-bench/session.h"
+#include "libcore/base/error.h"
 #include "libcore/base/percentile.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/report/progress.h"
@@ -78,8 +80,13 @@ std::string CellRow(const Table& table, const std::string& mode, const Cell& cel
 std::vector<Cell> CellsOf(const Flags& flags) {
   std::vector<Cell> cells;
   for (const int requests : flags.requests) {
-    for (const int n_out : flags.n_out)
-      cells.push_back({requests, n_out, flags.insert_rows, flags.wants_margins});
+    for (const int n_out : flags.n_out) {
+      cells.push_back({.requests = requests,
+                       .n_out = n_out,
+                       .insert_rows = flags.insert_rows,
+                       .wants_margins = flags.wants_margins,
+                       .first_slot = flags.context.slot_count - requests});
+    }
   }
   return cells;
 }
@@ -98,7 +105,7 @@ absl::Status RunCells(const Flags& flags, const std::string& mode, const Table& 
       Progress progress(CellId(mode, cell));
       RunOptions options = session.run_options();
       options.after_each = [&](int done) { progress.Update(done, flags.replays); };
-      TP2_RETURN_IF_ERROR(FillWindows(*engine));
+      TP2_RETURN_IF_ERROR(FillWindows(*engine, flags.context));
       TP2_ASSIGN_OR_RETURN(times, RunCell(*engine, cell, options));
     }
     const std::string state =
@@ -112,6 +119,14 @@ absl::Status RunCells(const Flags& flags, const std::string& mode, const Table& 
 }  // namespace
 
 absl::StatusOr<int> RunGrid(const Flags& flags) {
+  const int most_requests = *std::max_element(flags.requests.begin(), flags.requests.end());
+  if (flags.context.slot_count < most_requests) {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     {.what = "--slots",
+                      .expected = absl::StrCat("at least the ", most_requests, " that draft"),
+                      .got = absl::StrCat(flags.context.slot_count),
+                      .next = "give more slots or fewer --requests"});
+  }
   TP2_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::Start(flags));
   const Table table = GridTable();
   for (const std::string& mode : flags.modes) {

@@ -117,7 +117,7 @@ absl::Status AddGroups(const Flags& flags, const std::string& mode, const std::v
     Json* entry = FindCell(session.result(), mode, cell);
     if (entry == nullptr || cmd::InterruptSignal() != 0) break;
     MeasuredCell one = {.cell = cell, .groups = {}};
-    TP2_RETURN_IF_ERROR(FillWindows(*timed.engine));
+    TP2_RETURN_IF_ERROR(FillWindows(*timed.engine, flags.context));
     TP2_ASSIGN_OR_RETURN(const std::vector<double> experts,
                          CountExperts(*timed.engine, cell, kExpertSteps));
     TP2_ASSIGN_OR_RETURN(one.groups, RunGroups(timed, cell, session.run_options()));

@@ -64,6 +64,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Start(const Flags& flags) {
                                      {"cold_l2", flags.is_cold_l2},
                                      {"percentiles", "nearest rank"},
                                      {"windows", "full"},
+                                     {"context", flags.context.length},
+                                     {"slots", flags.context.slot_count},
                                      {"anchors", "prose"},
                                      {"max_mad_pct", flags.max_mad_pct}};
   cmd::WatchInterrupts();
@@ -74,6 +76,7 @@ EngineOptions Session::OptionsOf(const std::string& mode) const {
   return {.model_dir = flags_.model_dir,
           .backend = backend_.empty() ? flags_.backend : backend_,
           .mode = mode,
+          .max_positions = flags_.context.length > 0 ? kMaxModelLength : kDefaultModelLength,
           .thread_count = flags_.threads,
           .device_uuids = flags_.device_uuids,
           .uses_graphs = !flags_.is_eager,

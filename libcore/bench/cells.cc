@@ -42,13 +42,14 @@ std::vector<StepEntry> Entries(const StepEngine& engine, const Cell& cell, int64
   const DrafterConfig& config = engine.info().config;
   const int64_t row_values = int64_t{cell.insert_rows} * config.tap_values();
   std::vector<StepEntry> entries;
-  for (int slot = 0; slot < cell.requests; ++slot) {
+  for (int request = 0; request < cell.requests; ++request) {
+    const int slot = cell.first_slot + request;
     entries.push_back({.rows = {.slot = slot,
                                 .position = engine.window(slot).length(),
                                 .kind = RowKind::kTaps,
                                 .row_count = cell.insert_rows,
-                                .values = values.subspan(slot * row_values, row_values)},
-                       .anchor = AnchorAt(index * cell.requests + slot, config.vocab)});
+                                .values = values.subspan(request * row_values, row_values)},
+                       .anchor = AnchorAt(index * cell.requests + request, config.vocab)});
   }
   return entries;
 }
@@ -76,14 +77,15 @@ class RouteCounter : public StepObserver {
 
 }  // namespace
 
-absl::Status FillWindows(StepEngine& engine) {
+absl::Status FillWindows(StepEngine& engine, const ContextOptions& context) {
   const DrafterConfig& config = engine.info().config;
+  const int64_t end = std::max<int64_t>(context.length, config.window);
   Rng rng(1);
-  for (int slot = 0; slot < kMaxRequests; ++slot) {
-    TP2_RETURN_IF_ERROR(engine.ResetSlot(slot, 0));
-    for (int64_t position = 0; position < config.window;) {
-      const int rows =
-          static_cast<int>(std::min<int64_t>(kMaxRowsPerMessage, config.window - position));
+  for (int slot = 0; slot < kSlotCount; ++slot) {
+    TP2_RETURN_IF_ERROR(engine.ResetSlot(slot, end - config.window));
+    if (slot >= context.slot_count) continue;
+    for (int64_t position = end - config.window; position < end;) {
+      const int rows = static_cast<int>(std::min<int64_t>(kMaxRowsPerMessage, end - position));
       const std::vector<Bf16> values = Rows(rng, rows * int64_t{config.tap_values()});
       TP2_RETURN_IF_ERROR(engine.Insert({slot, position, RowKind::kTaps, rows, values}));
       position += rows;
@@ -138,7 +140,8 @@ absl::StatusOr<std::vector<double>> CountExperts(StepEngine& engine, const Cell&
   if (!engine.SetObserver(&counter)) return std::vector<double>();
   absl::Status status = absl::OkStatus();
   for (int step = 0; step < steps && status.ok(); ++step) {
-    const Cell draft = {.requests = cell.requests, .n_out = cell.n_out};
+    const Cell draft = {
+        .requests = cell.requests, .n_out = cell.n_out, .first_slot = cell.first_slot};
     const std::vector<StepEntry> entries = Entries(engine, draft, step, {});
     status = engine.Step({.entries = entries, .n_out = cell.n_out}).status();
   }

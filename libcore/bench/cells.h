@@ -17,6 +17,7 @@ struct Cell {
   int n_out = kBlockRows;
   int insert_rows = 0;         // new context rows per request and STEP; 0 times the draft alone
   bool wants_margins = false;  // also runner-ups and margins
+  int first_slot = 0;          // of the requests', which follow each other
 };
 
 // Nanoseconds, one value per timed call. Host: wall from the call to results on the host, all
@@ -38,8 +39,14 @@ struct RunOptions {
   std::function<void(int)> after_each = {};
 };
 
-// Fills slots 0 .. 3 with full windows. Errors: the engine's.
-absl::Status FillWindows(StepEngine& engine);
+// What the slots hold before a cell is timed.
+struct ContextOptions {
+  int slot_count = kMaxRequests;  // that are not empty
+  int64_t length = 0;             // position of a slot's next row; at least a full window
+};
+
+// Fills the first slots with full windows. Errors: the engine's.
+absl::Status FillWindows(StepEngine& engine, const ContextOptions& context = {});
 
 // STEPs of one cell, their anchors one after the other from AnchorTokens. FillWindows must have
 // run. Errors: the engine's and before_each's.

@@ -28,6 +28,8 @@ constexpr Field kFields[] = {
     {"cold L2", "/measurement/cold_l2"},
     {"eager", "/measurement/eager"},
     {"margins", "/measurement/margins"},
+    {"context", "/measurement/context"},
+    {"slots", "/measurement/slots"},
 };
 
 absl::Status Malformed(const char* which, const std::string& expected, const std::string& got) {

@@ -64,6 +64,17 @@ TEST_F(Tp2Bench, SoloMeasuresBothRanksAndEmulatedBothTogether) {
   EXPECT_EQ(emulated.code, 0) << emulated.text;
 }
 
+TEST_F(Tp2Bench, DraftsAtTheEndOfTheLongestContextFromTheLastSlots) {
+  const ToolOutcome far =
+      Measure("one-card",
+              "--requests 1,2 --n-out 5 --context 1048575 --slots 8 --json " + Path("far.json"));
+  EXPECT_EQ(far.code, 0) << far.text;
+  EXPECT_EQ(Read("far.json")["measurement"]["context"], 1048575);
+  const ToolOutcome few = Measure("one-card", "--requests 1,2 --n-out 5 --slots 1");
+  EXPECT_EQ(few.code, 2) << few.text;
+  EXPECT_TRUE(few.Has("--slots: expected at least the 2 that draft, got 1")) << few.text;
+}
+
 TEST_F(Tp2Bench, InsertGoesByRows) {
   const ToolOutcome run = Measure("insert", "--rows 6,128 --json -");
   ASSERT_EQ(run.code, 0) << run.text;
