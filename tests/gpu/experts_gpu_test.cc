@@ -28,6 +28,13 @@ constexpr Choices kChoices[] = {
      [](int row, int i, int top_k, int experts) {
        return i == 0 ? 0 : 1 + (row * (top_k - 1) + i - 1) % (experts - 1);
      }},
+    // Whole and partly filled groups and jobs behind each other: of 13 rows, experts have 5, 8, 8,
+    // 5, 9 and 4; of 20 they have 5, 15, 8, 12, 9 and 11.
+    {"experts share the rows",
+     [](int row, int i, int, int) {
+       constexpr int kFirstRows[] = {5, 8, 9};
+       return 2 * i + (row < kFirstRows[i % 3] ? 0 : 1);
+     }},
 };
 
 // Shape, multiprocessors (0: the card's), rows.
@@ -75,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ExpertsGpuTest,
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Medium, ExpertsGpuTest,
                          testing::Combine(testing::Values("medium"), testing::Values(0, 1, 3),
-                                          testing::Values(5)),
+                                          testing::Values(5, 13)),
                          NameOf);
 
 }  // namespace

@@ -101,7 +101,7 @@ absl::Status CudaOps::BuildRopeTable(int64_t max_positions) {
 // Routed entries and one item per row for the shared expert.
 int CudaOps::item_capacity() const { return kMaxRows * (config_.experts_per_token + 1); }
 
-// Every routed entry may be alone in its group, which is a job.
+// Every routed entry may be alone in its job, which is one group.
 int CudaOps::group_capacity() const { return kMaxRows * config_.experts_per_token; }
 
 absl::Status CudaOps::BuildExpertBuffers() {
@@ -132,9 +132,10 @@ absl::Status CudaOps::BuildExpertBuffers() {
                               .sums = int64_t{cuda::kRowsPerPass} * tuning::kMaxSplitOutputs,
                               .arrivals = tuning::kMaxSplitOutputs / tuning::kBlockOutputs};
   TP2_RETURN_IF_ERROR(side_.Allocate(counts));
-  const int64_t routed_outputs = std::max(2 * jobs * channels, cuda::kMaxHalves * jobs * dim);
-  counts.sums = std::max(counts.sums, cuda::kRowsPerGroup * routed_outputs);
-  counts.arrivals = std::max(counts.arrivals, routed_outputs / 128);
+  static_assert(cuda::kMaxHalves == 2);  // as many matrices per job as up has
+  const int64_t routed_outputs = std::max(channels, dim);
+  counts.sums = std::max(counts.sums, 2 * items * routed_outputs);
+  counts.arrivals = std::max(counts.arrivals, 2 * jobs * routed_outputs / 128);
   return main_.Allocate(counts);
 }
 

@@ -194,7 +194,7 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   cuda::LinearJobs products;
   products.list = {route.up_jobs, route.up_count, config_.dim, route.channels};
   products.job_count = 2 * jobs;
-  products.max_items = std::min(args.rows, cuda::kRowsPerGroup);
+  products.max_items = std::min(args.rows, cuda::kRowsPerJob);
   products.max_outputs = route.channels;
   products.swiglu_limit = config_.swiglu_limit;
   RunRouted(table, products);

@@ -14,6 +14,9 @@ namespace tp2::cuda {
 // the high and the low part of 4 rows fill the 8 columns of an instruction.
 inline constexpr int kRowsPerPass = 24;
 inline constexpr int kRowsPerGroup = 4;
+// Rows of one job of a list: a second group adds a seventh to the instructions of the first, which
+// are mostly the decoding of weights.
+inline constexpr int kRowsPerJob = 2 * kRowsPerGroup;
 
 constexpr int GroupsOf(int rows) { return (rows + kRowsPerGroup - 1) / kRowsPerGroup; }
 
@@ -60,7 +63,7 @@ struct LinearJob {
   int first_group = 0;
 };
 
-// Jobs in device memory, of at most kRowsPerGroup items each and matrices of one k and n. Only the
+// Jobs in device memory, of at most kRowsPerJob items each and matrices of one k and n. Only the
 // device knows how many there are.
 struct JobList {
   const LinearJob* jobs = nullptr;
@@ -95,7 +98,7 @@ struct LinearWorkspace {
   int64_t* row_sums = nullptr;  // [item] sum of the row's quanta
   float* scales = nullptr;      // [item] factor after the output transform
   // Split products: sums [job][kRowsPerPass][max_outputs] and arrivals [job][max_outputs / 128]; of
-  // a list, sums [job][n / 128][kRowsPerGroup][128]. Zero between launches.
+  // a list, sums [item][n]. Zero between launches.
   unsigned long long* partial_sums = nullptr;
   unsigned int* arrivals = nullptr;
 };

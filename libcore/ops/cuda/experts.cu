@@ -13,14 +13,14 @@ constexpr int kMaxEntries = kThreads;  // rows * experts per token
 constexpr int kMaxRows = 256;
 constexpr int kJobWords = sizeof(LinearJob) / sizeof(uint32_t);
 
-// What a job is, before its matrices are known. A job is one group, so its number is its group's
-// too.
+// What a job is, before its matrices are known. Its first item's number is its first group's too:
+// a job has no more groups than items.
 struct JobPlace {
   int expert, items, first_item;
 };
 
-// Job `number` of w1 (up = 0) or w3 (up = 1).
-__device__ LinearJob UpJob(const RouteLaunch& args, const JobPlace& place, int number, int up) {
+// A job of w1 (up = 0) or w3 (up = 1).
+__device__ LinearJob UpJob(const RouteLaunch& args, const JobPlace& place, int up) {
   const DeviceExpert& weights = args.experts[place.expert];
   LinearJob job;
   job.matrix = up == 0 ? weights.w1 : weights.w3;
@@ -31,12 +31,12 @@ __device__ LinearJob UpJob(const RouteLaunch& args, const JobPlace& place, int n
   job.y_stride = args.channels;
   job.items = place.items;
   job.first_item = up * args.item_capacity + place.first_item;
-  job.first_group = up * args.group_capacity + number;
+  job.first_group = up * args.group_capacity + place.first_item;
   return job;
 }
 
-// Job `number` of a half of w2; halves are equally long.
-__device__ LinearJob DownJob(const RouteLaunch& args, const JobPlace& place, int number, int half) {
+// A job of a half of w2; halves are equally long.
+__device__ LinearJob DownJob(const RouteLaunch& args, const JobPlace& place, int half) {
   LinearJob job;
   job.matrix = args.experts[place.expert].w2[half];
   const int64_t begin = static_cast<int64_t>(place.first_item) * args.channels +
@@ -50,7 +50,7 @@ __device__ LinearJob DownJob(const RouteLaunch& args, const JobPlace& place, int
   job.y_stride = args.dim;
   job.items = place.items;
   job.first_item = half * args.item_capacity + place.first_item;
-  job.first_group = half * args.group_capacity + number;
+  job.first_group = half * args.group_capacity + place.first_item;
   return job;
 }
 
@@ -65,12 +65,10 @@ __device__ void WriteJobs(const RouteLaunch& args, const JobPlace* places, int c
   for (int begin = 0; begin < all_jobs; begin += kThreads) {
     const int made = begin + thread, down = made - up_jobs;
     if (down < 0) {
-      reinterpret_cast<LinearJob*>(staged)[thread] =
-          UpJob(args, places[made / 2], made / 2, made % 2);
+      reinterpret_cast<LinearJob*>(staged)[thread] = UpJob(args, places[made / 2], made % 2);
     } else if (made < all_jobs) {
-      const int number = down / args.halves;
       reinterpret_cast<LinearJob*>(staged)[thread] =
-          DownJob(args, places[number], number, down % args.halves);
+          DownJob(args, places[down / args.halves], down % args.halves);
     }
     __syncthreads();
     const int words = min(kThreads, all_jobs - begin) * kJobWords;
@@ -98,12 +96,11 @@ struct EntryBits {
 };
 
 // One block. Entry e = row * top_k + i: the i-th choice of a row. An expert's rows become jobs of
-// at most kRowsPerGroup, so that the products need registers for one group only; few experts have
-// more.
+// at most kRowsPerJob.
 __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ RouteLaunch args) {
   AwaitPredecessor();
   __shared__ __align__(16) int keys[kMaxEntries];  // expert, then row; of no entry: the largest
-  __shared__ int sorted[kMaxEntries + kRowsPerGroup];
+  __shared__ int sorted[kMaxEntries + kRowsPerJob];
   __shared__ EntryBits job_begins;  // among the sorted
   __shared__ JobPlace places[kMaxEntries];
   const int entries = args.rows * args.top_k;
@@ -113,8 +110,8 @@ __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ 
   const int key = is_entry ? args.choices[row].experts[e % args.top_k] * kMaxRows + row : INT32_MAX;
   const float weight = is_entry ? args.choices[row].weights[e % args.top_k] : 0;
   keys[e] = key;
-  sorted[kRowsPerGroup + e] = INT32_MAX;
-  if (e < kRowsPerGroup) sorted[e] = INT32_MAX;
+  sorted[kRowsPerJob + e] = INT32_MAX;
+  if (e < kRowsPerJob) sorted[e] = INT32_MAX;
   if (e < kMaxEntries / 32) job_begins.words[e] = 0;
   __syncthreads();
   const int expert_key = key / kMaxRows * kMaxRows;  // none of the expert's is smaller
@@ -136,13 +133,13 @@ __global__ void __launch_bounds__(kThreads) RouteKernel(const __grid_constant__ 
     args.item_weights[position] = weight;
     args.row_items[row * args.top_k + in_row] = position;
     sorted[position] = key;
-    begins = (position - expert_begin) % kRowsPerGroup == 0;
+    begins = (position - expert_begin) % kRowsPerJob == 0;
     if (begins) atomicOr(job_begins.words + position / 32, 1u << position % 32);
   }
   __syncthreads();
   if (begins) {
     int items = 1;
-    while (items < kRowsPerGroup && sorted[position + items] < expert_key + kMaxRows) ++items;
+    while (items < kRowsPerJob && sorted[position + items] < expert_key + kMaxRows) ++items;
     places[job_begins.CountBelow(position)] = {key / kMaxRows, items, position};
   }
   const int count = job_begins.CountBelow(entries);

@@ -238,7 +238,7 @@ struct ExchangeLaunch {
 void LaunchExchange(const ExchangeLaunch& args, const Queue& queue);
 
 // experts.cu. Items: one per (row, chosen expert), sorted by expert then row, then one per row for
-// the shared expert, whose products are the caller's. Jobs: at most kRowsPerGroup rows of one
+// the shared expert, whose products are the caller's. Jobs: at most kRowsPerJob rows of one
 // expert, in ascending id.
 struct RouteLaunch {
   const GateChoice* choices;

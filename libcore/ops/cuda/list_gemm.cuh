@@ -61,8 +61,11 @@ struct ListCut {
 
 template <int K>
 struct ListShape : GemmShape<K, kOneGroup> {
+  // As many as the body of two groups allows without spills (nvcc 13.0).
+  static constexpr int kBlocks = K <= 2 ? 5 : 4;
+  static constexpr int kSumBytes = 2 * kRowsPerJob * kSumPitch * 4;
   // Not where the slots are: while sums meet, the next piece's weights are on their way.
-  static constexpr int kSharedBytes = ListShape::kSlotBytes + ListShape::kSumBytes;
+  static constexpr int kSharedBytes = ListShape::kSlotBytes + kSumBytes;
 };
 
 // The 128 outputs with this number in the list, from the sums of a piece.
@@ -73,9 +76,11 @@ __device__ inline void FinishPiece(const LinearJob& job, const LinearWorkspace& 
   if (parts == 1) {
     FinishWhole(job, work, block, totals);
   } else {
+    const int n = job.matrix.n;
     FinishSplit(job, work, block, totals,
-                {work.partial_sums + static_cast<int64_t>(number) * kRowsPerGroup * kBlockOutputs,
-                 kBlockOutputs, work.arrivals + number, parts});
+                {work.partial_sums + static_cast<int64_t>(job.first_item) * n +
+                     static_cast<int64_t>(block) * kBlockOutputs,
+                 n, work.arrivals + number, parts});
   }
 }
 
@@ -98,7 +103,7 @@ __device__ inline WarpUnits StartPiece(const LinearJob& job, const ListCut& cut,
 }
 
 // The steps [cut.begin, cut.job_end), which are walked.
-template <int K>
+template <int K, int kGroups>
 __device__ inline void ListGemmBody(const LinearJob& job, const LinearWorkspace& work, ListCut& cut,
                                     uint4* shared) {
   using Shape = ListShape<K>;
@@ -106,19 +111,19 @@ __device__ inline void ListGemmBody(const LinearJob& job, const LinearWorkspace&
   const int column = warp % kBlockColumns;
   uint4* const slots = shared + warp * Shape::kSlots * Shape::kUnitVectors;
   int* const high = reinterpret_cast<int*>(shared) + Shape::kSlotBytes / sizeof(int);
-  const BlockSums totals = {high, high + kRowsPerGroup * kSumPitch};
+  const BlockSums totals = {high, high + kRowsPerJob * kSumPitch};
   WarpUnits units = StartPiece<K>(job, cut, cut.begin, column, slots);
   AwaitPredecessor();
   while (true) {
     ClearSums(job, totals);
-    int sums[kUnitSide][1][4] = {};
-    SumUnits<Shape, K, 1>(job, work, units, slots, sums);
+    int sums[kUnitSide][kGroups][4] = {};
+    SumUnits<Shape, K, kGroups>(job, work, units, slots, sums);
     const int number = cut.begin / cut.steps_per_output;
     const int begin = min(cut.job_end, (number + 1) * cut.steps_per_output);
     if (begin < cut.job_end) units = StartPiece<K>(job, cut, begin, column, slots);
     __syncthreads();
     if (threadIdx.x == 0) cut.begin = begin;
-    GatherSums<1>(job, column * kUnitOutputs, sums, totals);
+    GatherSums<kGroups>(job, column * kUnitOutputs, sums, totals);
     FinishPiece(job, work, cut, number, totals);
     __syncthreads();
     if (begin == cut.job_end) return;
@@ -139,10 +144,12 @@ __global__ void __launch_bounds__(ListShape<K>::kThreads, ListShape<K>::kBlocks)
     if (threadIdx.x == 0) cut.job_end = min(cut.end, (number + 1) * steps_per_job);
     const LinearJob& job =
         FetchJob(list.jobs + number, [](const uint32_t* word) { return __ldcg(word); });
-    if (job.matrix.bits == K && job.matrix.codebook == kCodebookMul1) {
-      ListGemmBody<K>(job, work, cut, shared);
-    } else if (threadIdx.x == 0) {
-      cut.begin = cut.job_end;
+    if (job.matrix.bits != K || job.matrix.codebook != kCodebookMul1) {
+      if (threadIdx.x == 0) cut.begin = cut.job_end;
+    } else if (job.items <= kRowsPerGroup) {
+      ListGemmBody<K, 1>(job, work, cut, shared);
+    } else {
+      ListGemmBody<K, 2>(job, work, cut, shared);
     }
     __syncthreads();
   }
