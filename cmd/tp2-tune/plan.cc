@@ -68,8 +68,8 @@ std::string PlanText(const LaunchList& launches, const tuning::CardKind& card,
     add("sum of two ranks", key, candidates.at(key));
   }
   return absl::StrCat("# tp2-tune plan  ", card.name, "  sm_", card.sm, "  ", card.multiprocessors,
-                      " SM\n# routed experts are not split over K: their ",
-                      "kernels have no such choice\n", text, "# ", key_count, " keys, ",
+                      " SM\n# routed experts are cut on the device, by the ",
+                      "work that there is\n", text, "# ", key_count, " keys, ",
                       choice_count, " candidates\n");
 }
 

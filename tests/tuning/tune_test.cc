@@ -138,11 +138,28 @@ TEST(Tune, TellsWhichCandidatesTheCardRefused) {
   }
 }
 
+absl::StatusOr<tuning::KernelTable> CommittedTable(const std::string& name) {
+  std::ifstream file(TP2_SOURCE_DIR "/libcore/tuning/tables/" + name);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  return tuning::ParseKernelTable(text, name);
+}
+
+TEST(CommittedTable, OfTheH200HasEveryProductOfOneCard) {
+  const auto table = CommittedTable("sm90_h200.json");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_TRUE(table->is_measured());
+  EXPECT_TRUE(tuning::CheckBuild(*table).ok());
+  EXPECT_EQ(table->card.multiprocessors, 132);
+  const tuning::KernelTable derived = DerivedTable(Launches({1}), table->card);
+  ASSERT_EQ(table->entries.size(), derived.entries.size());
+  for (const auto& [key, entry] : derived.entries) {
+    EXPECT_NE(table->Find(key), nullptr) << tuning::KeyName(key);
+  }
+}
+
 // The committed table of the card that nobody has measured: what a launch gets without one.
 TEST(DerivedTable, OfTheRtx3090IsTheCommittedOne) {
-  std::ifstream file(TP2_SOURCE_DIR "/libcore/tuning/tables/sm86_rtx3090.json");
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  const auto committed = tuning::ParseKernelTable(text, "sm86_rtx3090.json");
+  const auto committed = CommittedTable("sm86_rtx3090.json");
   ASSERT_TRUE(committed.ok()) << committed.status();
   EXPECT_FALSE(committed->is_measured());
   tuning::KernelTable derived = DerivedTable(Launches({1, 2}), kRtx3090);
