@@ -38,8 +38,8 @@ struct LaunchList {
   std::vector<tuning::KernelKey> Keys() const;
 };
 
-// Of all ranks, for each number of ranks in `tps`. Routed experts are not in it: their launches are
-// not split over K. Without `joins_products` every matrix has a launch of its own. Errors:
+// Of all ranks, for each number of ranks in `tps`. Routed experts are not in it: the device
+// cuts their launches. Without `joins_products` every matrix has a launch of its own. Errors:
 // MakeShardPlan's.
 absl::StatusOr<LaunchList> ListLaunches(const DrafterConfig& config, std::span<const int> tps,
                                         const MatrixForms& forms, bool joins_products = true);
