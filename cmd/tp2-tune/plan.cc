@@ -69,8 +69,8 @@ std::string PlanText(const LaunchList& launches, const tuning::CardKind& card,
   }
   return absl::StrCat("# tp2-tune plan  ", card.name, "  sm_", card.sm, "  ", card.multiprocessors,
                       " SM\n# routed experts are cut on the device, by the ",
-                      "work that there is\n", text, "# ", key_count, " keys, ",
-                      choice_count, " candidates\n");
+                      "work that there is\n", text, "# ", key_count, " keys, ", choice_count,
+                      " candidates\n");
 }
 
 }  // namespace
