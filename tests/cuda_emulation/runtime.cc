@@ -36,7 +36,10 @@ namespace {
 constexpr size_t kAlignment = 256;
 constexpr size_t kTotalBytes = size_t{4} << 30;
 
+constexpr size_t kPlainSharedBytes = 48 << 10;  // of a kernel that asked for no more
+
 size_t used_bytes = 0;
+std::map<const void*, size_t> shared_limits;
 std::map<void*, size_t> allocations;
 
 bool IsCapturing(cudaStream_t stream) {
@@ -46,6 +49,17 @@ bool IsCapturing(cudaStream_t stream) {
 }  // namespace
 
 namespace tp2::cuda_emulation {
+
+void AllowSharedBytes(const void* kernel, size_t bytes) { shared_limits[kernel] = bytes; }
+
+void CheckSharedBytes(const void* kernel, size_t bytes) {
+  const auto found = shared_limits.find(kernel);
+  const size_t limit = found == shared_limits.end() ? kPlainSharedBytes : found->second;
+  if (bytes <= limit) return;
+  std::fprintf(stderr, "a kernel launched with %zu bytes of shared memory may have %zu\n", bytes,
+               limit);
+  std::abort();
+}
 
 void Enqueue(cudaStream_t stream, cudaGraphNodeType type, std::function<void()> work) {
   if (!IsCapturing(stream)) return work();

@@ -1,4 +1,4 @@
-// Routing and wo_a at sizes that no small checkpoint has: the kernels give the bits of
+// Routing, attention and wo_a at sizes that no small checkpoint has: the kernels give the bits of
 // libcore/math.
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include "libcore/math/fp8.h"
 #include "libcore/math/gate.h"
 #include "libcore/math/reduce.h"
+#include "libcore/math/transcendental.h"
 #include "libcore/ops/cuda/kernels.h"
 #include "tests/gpu/gpu_twin.h"
 #include "tests/gpu/op_pair.h"
@@ -187,6 +188,59 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ConfidenceGpuTest,
                            return std::to_string(tested.param.dim) + "_and_" +
                                   std::to_string(tested.param.rank);
                          });
+
+// Its scores need more shared memory than a kernel gets without asking. All keys are one vector, so
+// that every score is the same.
+TEST(AttentionKernelGpuTest, TakesTheLongestWindowOfAConfig) {
+  TP2_NEEDS_GPU();
+  ASSERT_EQ(cuda::PreloadKernels(), cudaSuccess);
+  constexpr int kWindow = 4096, kDims = 128, kKeys = kWindow + kBlockRows;
+  for (const int heads : {2, 4}) {
+    Rng rng(static_cast<uint64_t>(heads));
+    const std::vector<uint16_t> key = RandomHalves(rng, kDims, false);
+    std::vector<Bf16> rows;
+    for (int i = 0; i < kKeys * kDims; ++i) rows.push_back({key[i % kDims]});
+    const Twin<Bf16> keys = MakeTwin(std::move(rows));
+    const Twin<float> q = MakeTwin(RandomFloats(rng, kBlockRows * heads * kDims));
+    const Twin<float> sink = MakeTwin(RandomFloats(rng, heads));
+    const Twin<WindowRows> windows = MakeTwin(std::vector<WindowRows>{{0, 0, kWindow}});
+    const Twin<int64_t> positions = MakeTwin(std::vector<int64_t>(kBlockRows));
+    const Twin<CosSin> rope = MakeTwin(std::vector<CosSin>(32, {1.0f, 0.0f}));
+    Twin<float> o = OutputTwin<float>(kBlockRows * heads * kDims);
+    const std::vector<float> value = Widened(key, false);
+    for (int i = 0; i < kBlockRows * heads; ++i) {
+      const float score = CanonicalDot<8>(kDims, value.data(), q.host.data() + i * kDims) * 0.25f;
+      const float largest = std::max(sink.host[i % heads], score);
+      const float power = Exp(score - largest);
+      const float sum = CanonicalReduce<1>(
+          kKeys, [power](float accumulated, int) { return accumulated + power; });
+      const float inverse = 1.0f / (sum + Exp(sink.host[i % heads] - largest));
+      for (int d = 0; d < kDims; ++d) {
+        float weighed = 0.0f;
+        for (int j = 0; j < kKeys; ++j) weighed = std::fma(power, value[d], weighed);
+        o.host[i * kDims + d] = weighed * inverse;
+      }
+    }
+    cuda::LaunchAttention({.q = q.card.data(),
+                           .rings = keys.card.data(),
+                           .windows = windows.card.data(),
+                           .block_kv = keys.card.data() + kWindow * kDims,
+                           .sink = sink.card.data(),
+                           .positions = positions.card.data(),
+                           .rope = rope.card.data(),
+                           .requests = 1,
+                           .heads = heads,
+                           .dims = kDims,
+                           .rope_dims = 64,
+                           .ring_rows = kWindow,
+                           .max_window = kWindow,
+                           .block_rows = kBlockRows,
+                           .score_scale = 0.25f,
+                           .o = o.card.data()},
+                          {});
+    EXPECT_TRUE(SameBits(o)) << heads << " heads";
+  }
+}
 
 struct GroupedOutputSize {
   int inputs, outputs, block;

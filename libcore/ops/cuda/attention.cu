@@ -220,12 +220,16 @@ __global__ void __launch_bounds__(kThreads, 2)
 }
 
 template <int kHeads>
+constexpr size_t SharedBytes(int keys) {
+  return (sizeof(const Bf16*) + sizeof(HeadScores<kHeads>)) * PaddedKeys(keys);
+}
+
+template <int kHeads>
 void LaunchAttentionOf(const AttentionLaunch& args, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(args.heads / kHeads),
                   static_cast<unsigned>(args.requests * args.block_rows));
-  const size_t key_bytes = sizeof(const Bf16*) + sizeof(HeadScores<kHeads>);
   Launch(queue, AttentionKernel<kHeads>, grid, kThreads,
-         key_bytes * PaddedKeys(args.max_window + args.block_rows), args);
+         SharedBytes<kHeads>(args.max_window + args.block_rows), args);
 }
 
 }  // namespace
@@ -239,7 +243,12 @@ void LaunchAttention(const AttentionLaunch& args, const Queue& queue) {
 cudaError_t PreloadAttention() {
 #define TP2_ATTENTION
 #include "libcore/ops/cuda/kernel_list.inc"
-  return cudaSuccess;
+  const cudaError_t error =
+      cudaFuncSetAttribute(AttentionKernel<2>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           SharedBytes<2>(kMaxAttentionKeys));
+  if (error != cudaSuccess) return error;
+  return cudaFuncSetAttribute(AttentionKernel<4>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              SharedBytes<4>(kMaxAttentionKeys));
 }
 
 }  // namespace tp2::cuda

@@ -148,8 +148,10 @@ void LaunchMix(const StreamDotsLaunch& dots, const float* scale, const float* ba
 void LaunchHeadMix(const StreamDotsLaunch& dots, const float* scale, const float* base,
                    float hc_eps, float* pre, const Queue& queue);
 
-// attention.cu. heads is a multiple of kAttentionHeads, dims at most kMaxAttentionDims.
+// attention.cu. heads is a multiple of kAttentionHeads, dims at most kMaxAttentionDims, a window
+// and its block rows at most kMaxAttentionKeys, which a config's are.
 inline constexpr int kAttentionHeads = 2;
+inline constexpr int kMaxAttentionKeys = 4104;
 inline constexpr int kMaxAttentionDims = 512;
 struct AttentionLaunch {
   const float* q;

@@ -248,8 +248,14 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, i
   *blocks = 6;
   return cudaSuccess;
 }
+namespace tp2::cuda_emulation {
+// Dynamic shared memory that a kernel may be launched with; a launch with more ends the program.
+void AllowSharedBytes(const void* kernel, size_t bytes);
+void CheckSharedBytes(const void* kernel, size_t bytes);
+}  // namespace tp2::cuda_emulation
 template <class Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, size_t) {
+cudaError_t cudaFuncSetAttribute(Kernel kernel, cudaFuncAttribute, size_t bytes) {
+  tp2::cuda_emulation::AllowSharedBytes(reinterpret_cast<const void*>(kernel), bytes);
   return cudaSuccess;
 }
 
@@ -275,6 +281,8 @@ void Enqueue(cudaStream_t stream, cudaGraphNodeType type, std::function<void()> 
 template <class... Parameters>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                std::type_identity_t<Parameters>... arguments) {
+  tp2::cuda_emulation::CheckSharedBytes(reinterpret_cast<const void*>(kernel),
+                                        config->dynamicSmemBytes);
   const tp2::cuda_emulation::Shape shape = {config->gridDim, config->blockDim,
                                             config->dynamicSmemBytes};
   tp2::cuda_emulation::Enqueue(
