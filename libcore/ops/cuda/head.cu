@@ -107,9 +107,16 @@ struct GroupWeights {
 };
 
 // Blocks of a multiprocessor that registers leave room for; a grid is one wave of them, since each
-// wave waits for the embedded tokens anew.
+// wave waits for the embedded tokens anew. Below sm_90 four requests leave room for one block, and
+// the grid, which the host sizes, is two waves.
 template <int kRequests>
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kMarkovBlocksOf = kRequests == 1   ? 3
+                                : kRequests == 2 ? 2
+                                                 : 1;
+#else
 constexpr int kMarkovBlocksOf = kRequests == 1 ? 3 : 2;
+#endif
 
 // Each warp takes groups of 8 vocabulary rows; a lane keeps the best two of the (row, request) sums
 // that end up in it. A group's first weights are requested as soon as the last group's are used,
