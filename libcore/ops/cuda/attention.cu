@@ -83,23 +83,37 @@ struct KeyParts {
   }
 };
 
-// scores[j].of[h] = key j . query h for this warp's keys; the queries stay in registers, and the
-// next keys are on their way.
+// The lane's part of a block's queries.
 template <int kHeads>
-__device__ void ScoreKeys(const Bf16* const* keys, int key_count, int dims, const float* q,
-                          HeadScores<kHeads>* scores) {
-  const int lane = threadIdx.x % 32;
-  float query[kHeads][2][8];
+struct QueryParts {
+  float of[kHeads][2][8];
+
+  __device__ void Load(const float* q, int dims) {
 #pragma unroll
-  for (int h = 0; h < kHeads; ++h) {
+    for (int h = 0; h < kHeads; ++h) {
 #pragma unroll
-    for (int sweep = 0; sweep < 2; ++sweep) {
-      const int k = sweep * 256 + lane * 8;
-      if (k >= dims) break;
+      for (int sweep = 0; sweep < 2; ++sweep) {
+        const int k = sweep * 256 + static_cast<int>(threadIdx.x) % 32 * 8;
+        if (k >= dims) break;
+        const auto* from = reinterpret_cast<const float4*>(q + static_cast<int64_t>(h) * dims + k);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) query[h][sweep][i] = q[static_cast<int64_t>(h) * dims + k + i];
+        for (int half = 0; half < 2; ++half) {
+          const float4 four = from[half];
+          of[h][sweep][4 * half] = four.x;
+          of[h][sweep][4 * half + 1] = four.y;
+          of[h][sweep][4 * half + 2] = four.z;
+          of[h][sweep][4 * half + 3] = four.w;
+        }
+      }
     }
   }
+};
+
+// scores[j].of[h] = key j . query h for this warp's keys; the next keys are on their way.
+template <int kHeads>
+__device__ void ScoreKeys(const Bf16* const* keys, int key_count, int dims,
+                          const QueryParts<kHeads>& query, HeadScores<kHeads>* scores) {
+  const int lane = threadIdx.x % 32;
   constexpr int kSums = kKeys * kHeads;
   const int key = WarpSumIndex<kSums>() / kHeads;
   const int head = WarpSumIndex<kSums>() % kHeads;
@@ -126,7 +140,7 @@ __device__ void ScoreKeys(const Bf16* const* keys, int key_count, int dims, cons
         for (int h = 0; h < kHeads; ++h) {
           float& sum = sums[i * kHeads + h];
 #pragma unroll
-          for (int n = 0; n < 8; ++n) sum = fmaf(w[n], query[h][sweep][n], sum);
+          for (int n = 0; n < 8; ++n) sum = fmaf(w[n], query.of[h][sweep][n], sum);
         }
       }
     }
@@ -187,14 +201,16 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int row = static_cast<int>(blockIdx.y);
   const int head = static_cast<int>(blockIdx.x) * kHeads;
   const int request = row / args.block_rows;
+  const int64_t offset = (static_cast<int64_t>(row) * args.heads + head) * args.dims;
+  QueryParts<kHeads> query;
+  query.Load(args.q + offset, args.dims);  // while the keys are listed
   const WindowRows window = args.windows[request];
   const int key_count = window.row_count + args.block_rows;
   HeadScores<kHeads>* const scores =
       reinterpret_cast<HeadScores<kHeads>*>(keys + PaddedKeys(args.max_window + args.block_rows));
-  const int64_t offset = (static_cast<int64_t>(row) * args.heads + head) * args.dims;
   ListKeys(args, request, window, keys);
   __syncthreads();
-  ScoreKeys(keys, key_count, args.dims, args.q + offset, scores);
+  ScoreKeys(keys, key_count, args.dims, query, scores);
   __syncthreads();
   if (const int h = static_cast<int>(threadIdx.x) / 32; h < kHeads) {
     const float value =

@@ -69,18 +69,19 @@ struct ListShape : GemmShape<K, kOneGroup> {
 };
 
 // The 128 outputs with this number in the list, from the sums of a piece.
+template <int kItems>
 __device__ inline void FinishPiece(const LinearJob& job, const LinearWorkspace& work,
                                    const ListCut& cut, int number, const BlockSums& totals) {
   const int block = number % cut.blocks_per_job;
   const unsigned int parts = cut.PartsOf(number);
   if (parts == 1) {
-    FinishWhole(job, work, block, totals);
+    FinishWhole<kItems>(job, work, block, totals);
   } else {
     const int n = job.matrix.n;
-    FinishSplit(job, work, block, totals,
-                {work.partial_sums + static_cast<int64_t>(job.first_item) * n +
-                     static_cast<int64_t>(block) * kBlockOutputs,
-                 n, work.arrivals + number, parts});
+    FinishSplit<kItems>(job, work, block, totals,
+                        {work.partial_sums + static_cast<int64_t>(job.first_item) * n +
+                             static_cast<int64_t>(block) * kBlockOutputs,
+                         n, work.arrivals + number, parts});
   }
 }
 
@@ -95,10 +96,9 @@ __device__ inline WarpUnits StartPiece(const LinearJob& job, const ListCut& cut,
   if (threadIdx.x < 2) {
     Prefetch(job.matrix.svh + block * kBlockOutputs + 64 * static_cast<int>(threadIdx.x));
   }
-  const WarpUnits units =
-      WarpUnits::Of<Shape>(job, block * kBlockColumns + column, first,
-                           min(cut.steps_per_output, first + cut.job_end - begin));
-  StartUnits<Shape, K>(units, slots);
+  const WarpUnits units = UnitsOfWarp(block * kBlockColumns + column, first,
+                                      min(cut.steps_per_output, first + cut.job_end - begin));
+  StartUnits<Shape, K>(job, units, slots);
   return units;
 }
 
@@ -124,7 +124,7 @@ __device__ inline void ListGemmBody(const LinearJob& job, const LinearWorkspace&
     __syncthreads();
     if (threadIdx.x == 0) cut.begin = begin;
     GatherSums<kGroups>(job, column * kUnitOutputs, sums, totals);
-    FinishPiece(job, work, cut, number, totals);
+    FinishPiece<ItemsPerWarp(kGroups, Shape::kWarps)>(job, work, cut, number, totals);
     __syncthreads();
     if (begin == cut.job_end) return;
   }

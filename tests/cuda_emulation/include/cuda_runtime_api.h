@@ -36,6 +36,9 @@ struct uint2 {
 struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
+struct alignas(16) longlong2 {
+  long long x, y;
+};
 struct alignas(16) int4 {
   int x, y, z, w;
 };
@@ -105,6 +108,10 @@ inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
     result |= static_cast<uint32_t>(bytes >> (8 * (selector >> (4 * i) & 7)) & 0xFF) << (8 * i);
   }
   return result;
+}
+inline uint32_t __dp4a(uint32_t a, uint32_t b, uint32_t sum) {
+  for (int i = 0; i < 32; i += 8) sum += (a >> i & 0xFFu) * (b >> i & 0xFFu);
+  return sum;
 }
 inline int __popc(uint32_t word) { return std::popcount(word); }
 inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t shift) {
