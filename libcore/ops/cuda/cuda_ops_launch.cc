@@ -221,6 +221,7 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
                       .experts = config_.experts,
                       .top_k = config_.experts_per_token,
                       .route_scale = config_.route_scale,
+                      .multiprocessors = multiprocessors_,
                       .logits = args.logits,
                       .choices = args.choices,
                       .arrivals = router_arrivals_.data(),

@@ -186,6 +186,7 @@ struct RouterLaunch {
   const float* bias;
   int rows, dim, experts, top_k;
   float route_scale;
+  int multiprocessors;  // of the card
   float* logits;
   GateChoice* choices;
   unsigned int* arrivals;  // [rows] at least; zero between launches
