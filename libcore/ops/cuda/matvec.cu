@@ -6,6 +6,7 @@
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/preload.cuh"
+#include "libcore/ops/cuda/route.cuh"
 
 namespace tp2::cuda {
 namespace {
@@ -180,7 +181,8 @@ __device__ void PrefetchSpan(const void* begin, int bytes) {
 constexpr int kTileRows = 5;
 constexpr int kMaxTileExperts = 8;
 constexpr int kRouterWarps = 3 * kTileRows;  // one round for up to 6144 inputs
-constexpr int kMaxRouterExperts = 4096;      // that a config may have
+static_assert(32 * kTileRows >= kMaxRouteEntries, "one segment's threads group the rows");
+constexpr int kMaxRouterExperts = 4096;  // that a config may have
 constexpr int kMaxTileBytes = sizeof(float) * kTileRows * kMaxRouterExperts;
 constexpr int kMaxSumsBytes = sizeof(float) * 4 * kTileRows * kMaxTileExperts;  // of 8192 inputs
 constexpr int kMaxRouterBytes = kMaxTileBytes + sizeof(float) * kMaxRouterExperts + kMaxSumsBytes;
@@ -262,10 +264,18 @@ __device__ void WriteLogits(const float* sums, int segments, const RouterTile& t
   }
 }
 
+// By one thread; zeroes the count for the next launch.
+__device__ bool IsLastArrival(unsigned* arrivals, unsigned count) {
+  const bool is_last = CountArrival(arrivals) + 1 == count;
+  if (is_last) *arrivals = 0;
+  return is_last;
+}
+
 // Grid: x = tiles of experts, y = tiles of rows. The experts' weights come into shared memory; a
 // warp takes a segment of a row at a time, which it holds in registers for all of them. The last
-// block of a tile of rows chooses their experts. Dynamic shared memory: the weights, in their place
-// later the affinities, then the bias, then the sums of segments.
+// block of a tile of rows chooses their experts, the last of these groups the rows. Dynamic shared
+// memory: the weights, in their place later the affinities, then the bias, then the sums of
+// segments.
 __global__ void __launch_bounds__(32 * kRouterWarps)
     RouterKernel(const __grid_constant__ RouterLaunch args, int tile_experts) {
   TP2_DYNAMIC_SHARED(uint4, gates);
@@ -281,6 +291,10 @@ __global__ void __launch_bounds__(32 * kRouterWarps)
   const uint4* const gate = reinterpret_cast<const uint4*>(args.gate.bits) + tile.expert * count;
   PrefetchSpan(gate, static_cast<int>(sizeof(uint4)) * gate_count);
   PrefetchSpan(args.bias, static_cast<int>(sizeof(float)) * args.experts);
+  if (args.route.rows > 0) {
+    PrefetchSpan(args.route.experts + tile.expert,
+                 static_cast<int>(sizeof(DeviceExpert)) * tile.experts);
+  }
   AwaitPredecessor();
   // The last row stands in for those that are not there.
   const auto row_of = [&](int unit) {
@@ -307,16 +321,20 @@ __global__ void __launch_bounds__(32 * kRouterWarps)
   if (warp == 0) {
     WriteLogits(sums, segments, tile, logits + tile.expert, args.experts);
     __syncwarp();
-    if (threadIdx.x == 0) {
-      is_last = CountArrival(args.arrivals + blockIdx.y) + 1 == gridDim.x;
-      if (is_last) args.arrivals[blockIdx.y] = 0;
-    }
+    if (threadIdx.x == 0) is_last = IsLastArrival(args.arrivals + blockIdx.y, gridDim.x);
   }
   __syncthreads();
   if (!is_last) return;
   BringScores(args, logits, tile.rows * args.experts, bias, affinity);
   __syncthreads();
   if (warp < tile.rows) ChooseRow(args, tile.row + warp, bias, affinity + warp * args.experts);
+  if (args.route.rows == 0) return;
+  __syncthreads();
+  if (threadIdx.x == 0 && gridDim.y > 1) {
+    is_last = IsLastArrival(args.arrivals + gridDim.y, gridDim.y);
+  }
+  __syncthreads();
+  if (is_last) GroupRows(args.route, reinterpret_cast<RouteMemory*>(gates));
 }
 
 constexpr int kMaxConfidenceThreads = 1024;
@@ -381,8 +399,8 @@ void LaunchRouter(const RouterLaunch& args, const Queue& queue) {
   const int units = kTileRows * SegmentsOf(args.dim);
   const int shared =
       std::max(experts * args.dim / 2, kTileRows * args.experts) + args.experts + units * experts;
-  Launch(queue, RouterKernel, grid, 32 * std::min(kRouterWarps, units), sizeof(float) * shared,
-         args, experts);
+  Launch(queue, RouterKernel, grid, 32 * std::min(kRouterWarps, units),
+         std::max(sizeof(float) * shared, sizeof(RouteMemory)), args, experts);
 }
 
 void LaunchConfidence(const ConfidenceLaunch& args, const Queue& queue) {
