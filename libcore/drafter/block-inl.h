@@ -133,7 +133,7 @@ template <OpSet O>
 void Drafter<O>::FfnPartials(RankType& rank, int s, int rows) {
   const RankStage& stage = rank.weights.stages[s];
   ops_->Router(rank.index, {rank.x.data(), stage.gate, stage.gate_bias, rows,
-                            rank.router_logits.data(), rank.choices.data()});
+                            rank.router_logits.data(), rank.choices.data(), &stage});
   ops_->Experts(rank.index, {rank.x.data(), rank.choices.data(), &stage, rows, rank.partials.data(),
                              rank.half_stride()});
   ObserveRouting(rank, s, rows);

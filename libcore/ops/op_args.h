@@ -155,6 +155,9 @@ struct RouterArgs {
   int rows = 0;
   float* logits = nullptr;        // [rows, experts]
   GateChoice* choices = nullptr;  // [rows]
+  // Whose Experts come next, with this x and these choices as they are: an op set may begin their
+  // work here. Null: nobody's.
+  const RankStage* stage = nullptr;
 };
 
 // partials[half][row] = sum over chosen experts in ascending id of w2(SwiGLU(w1 x, w3 x) * weight),

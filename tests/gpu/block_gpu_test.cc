@@ -258,7 +258,7 @@ TEST_P(BlockGpuTest, RouterAndExpertsAgree) {
   ops_->cpu->Router(0, {x.host.data(), host().gate, host().gate_bias, rows_, logits.host.data(),
                         choices.host.data()});
   ops_->cuda->Router(0, {x.card.data(), card().gate, card().gate_bias, rows_, logits.card.data(),
-                         choices.card.data()});
+                         choices.card.data(), &card()});
   EXPECT_TRUE(SameBits(logits));
   std::vector<GateChoice> chosen(static_cast<size_t>(rows_));
   ops_->cuda->Download(0, choices.card.data(), std::span(chosen));
@@ -274,7 +274,14 @@ TEST_P(BlockGpuTest, RouterAndExpertsAgree) {
       0, {x.host.data(), choices.host.data(), &host(), rows_, partials.host.data(), stride});
   ops_->cuda->Experts(
       0, {x.card.data(), choices.card.data(), &card(), rows_, partials.card.data(), stride});
-  EXPECT_TRUE(SameBits(partials));
+  EXPECT_TRUE(SameBits(partials)) << "of rows that the router has grouped";
+  const std::vector<GateChoice> others(chosen.rbegin(), chosen.rend());
+  choices = MakeTwin(others);
+  ops_->cpu->Experts(
+      0, {x.host.data(), choices.host.data(), &host(), rows_, partials.host.data(), stride});
+  ops_->cuda->Experts(
+      0, {x.card.data(), choices.card.data(), &card(), rows_, partials.card.data(), stride});
+  EXPECT_TRUE(SameBits(partials)) << "of other choices behind them";
 }
 
 TEST_P(BlockGpuTest, RouterLatchesALogitThatIsNotANumber) {

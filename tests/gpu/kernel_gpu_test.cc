@@ -94,7 +94,11 @@ TEST_P(RouterGpuTest, HasTheBitsOfTheCpuForEveryRowCount) {
   const std::vector<float> weights = Widened(gate.host, is_fp16);
   Twin<unsigned> arrivals = MakeTwin(std::vector<unsigned>(20));
   Twin<int> error = MakeTwin(std::vector<int>(1));
-  for (const int rows : {1, 5, 7, 20}) {
+  struct Launched {
+    int rows, multiprocessors;
+  };
+  for (const auto [rows, multiprocessors] :
+       {Launched{1, 132}, {5, 132}, {5, 40}, {7, 1}, {10, 132}, {15, 132}, {20, 132}, {20, 28}}) {
     const Twin<float> x = MakeTwin(RandomFloats(rng, int64_t{rows} * dim));
     Twin<float> logits = OutputTwin<float>(int64_t{rows} * experts);
     Twin<GateChoice> choices = OutputTwin<GateChoice>(rows);
@@ -116,13 +120,14 @@ TEST_P(RouterGpuTest, HasTheBitsOfTheCpuForEveryRowCount) {
                         .experts = experts,
                         .top_k = top_k,
                         .route_scale = 1.5f,
+                        .multiprocessors = multiprocessors,
                         .logits = logits.card.data(),
                         .choices = choices.card.data(),
                         .arrivals = arrivals.card.data(),
                         .error = error.card.data()},
                        {});
-    EXPECT_TRUE(SameBits(logits)) << "rows " << rows;
-    EXPECT_TRUE(SameBits(choices)) << "rows " << rows;
+    EXPECT_TRUE(SameBits(logits)) << rows << " rows, multiprocessors " << multiprocessors;
+    EXPECT_TRUE(SameBits(choices)) << rows << " rows, multiprocessors " << multiprocessors;
   }
   EXPECT_TRUE(SameBits(arrivals)) << "zero again";
   EXPECT_TRUE(SameBits(error));

@@ -191,6 +191,8 @@ class CudaOps {
                 const cuda::LinearWorkspace& work, const cuda::Queue& queue);
   void EnqueueMix(const MixArgs<Bf16>& args, const cuda::Queue& queue);
   cuda::KvFinishLaunch KvLaunchOf(const KvFinishArgs<Bf16>& args) const;
+  const ExpertTable& TableOf(const RankStage& stage) const;
+  cuda::RouteLaunch RouteOf(const ExpertsArgs& args);
   void RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs);
   void RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args);
   // Parts of K for the products of one width among `block_count` blocks of outputs in one launch.
@@ -226,6 +228,7 @@ class CudaOps {
   bool overlaps_ = false;
   bool must_wait_ = true;  // the next kernel may not
   bool has_side_work_ = false;
+  const RankStage* routed_ = nullptr;  // Router has grouped the rows for this one's Experts
   bool is_reversed_ = false;  // each Markov position begins where the last one's weights are cached
   std::array<device::Event, kStepMarks> marks_;
   device::Arena arena_;

@@ -213,6 +213,11 @@ void CudaOps::GroupedOutput(int rank, const GroupedOutputArgs& args) {
 
 void CudaOps::Router(int rank, const RouterArgs& args) {
   if (args.rows == 0) return;
+  routed_ = args.stage;
+  cuda::RouteLaunch route = {};
+  if (args.stage != nullptr) {
+    route = RouteOf({.x = args.x, .choices = args.choices, .stage = args.stage, .rows = args.rows});
+  }
   cuda::LaunchRouter({.x = args.x,
                       .gate = cuda::DeviceViewOf(args.gate),
                       .bias = args.bias,
@@ -221,10 +226,12 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
                       .experts = config_.experts,
                       .top_k = config_.experts_per_token,
                       .route_scale = config_.route_scale,
+                      .multiprocessors = multiprocessors_,
                       .logits = args.logits,
                       .choices = args.choices,
                       .arrivals = router_arrivals_.data(),
-                      .error = error_words_.data() + rank},
+                      .error = error_words_.data() + rank,
+                      .route = route},
                      queue());
   CheckLaunch("Router");
 }

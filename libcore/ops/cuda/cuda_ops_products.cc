@@ -164,33 +164,43 @@ void CudaOps::RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args)
   RunFew(jobs, down, side_.view(), true);
 }
 
+const CudaOps::ExpertTable& CudaOps::TableOf(const RankStage& stage) const {
+  return expert_tables_.at(stage.experts[0].w1.trellis);
+}
+
+static_assert(kMaxRequests * kBlockRows * kMaxExpertsPerToken <= cuda::kMaxRouteEntries);
+
+cuda::RouteLaunch CudaOps::RouteOf(const ExpertsArgs& args) {
+  return {.choices = args.choices,
+          .rows = args.rows,
+          .top_k = config_.experts_per_token,
+          .experts = TableOf(*args.stage).experts,
+          .halves = static_cast<int>(args.stage->shared.w2.size()),
+          .dim = config_.dim,
+          .channels = args.stage->shared.w1.n,
+          .x = args.x,
+          .gate = gate_.data(),
+          .up = up_.data(),
+          .parts = parts_.data(),
+          .item_capacity = item_capacity(),
+          .group_capacity = group_capacity(),
+          .up_jobs = up_jobs_.data(),
+          .down_jobs = down_jobs_.data(),
+          .up_count = job_counts_.data(),
+          .down_count = job_counts_.data() + 1,
+          .item_rows = item_rows_.data(),
+          .item_weights = item_weights_.data(),
+          .row_items = row_items_.data()};
+}
+
 void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   if (args.rows == 0) return;
-  const ExpertTable& table = expert_tables_.at(args.stage->experts[0].w1.trellis);
+  const ExpertTable& table = TableOf(*args.stage);
   const int jobs = args.rows * config_.experts_per_token;
-  const cuda::RouteLaunch route = {.choices = args.choices,
-                                   .rows = args.rows,
-                                   .top_k = config_.experts_per_token,
-                                   .experts = table.experts,
-                                   .halves = static_cast<int>(args.stage->shared.w2.size()),
-                                   .dim = config_.dim,
-                                   .channels = args.stage->shared.w1.n,
-                                   .x = args.x,
-                                   .gate = gate_.data(),
-                                   .up = up_.data(),
-                                   .parts = parts_.data(),
-                                   .item_capacity = item_capacity(),
-                                   .group_capacity = group_capacity(),
-                                   .up_jobs = up_jobs_.data(),
-                                   .down_jobs = down_jobs_.data(),
-                                   .up_count = job_counts_.data(),
-                                   .down_count = job_counts_.data() + 1,
-                                   .item_rows = item_rows_.data(),
-                                   .item_weights = item_weights_.data(),
-                                   .row_items = row_items_.data()};
+  const cuda::RouteLaunch route = RouteOf(args);
   Fork();
   RunShared(route, args);
-  cuda::LaunchRoute(route, queue());
+  if (std::exchange(routed_, nullptr) != args.stage) cuda::LaunchRoute(route, queue());
   cuda::LinearJobs products;
   products.list = {route.up_jobs, route.up_count, config_.dim, route.channels};
   products.job_count = 2 * jobs;

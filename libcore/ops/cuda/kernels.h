@@ -179,17 +179,41 @@ struct GroupedOutputLaunch {
 };
 void LaunchGroupedOutput(const GroupedOutputLaunch& args, const Queue& queue);
 
-// matvec.cu
+// route.cuh. Items: one per (row, chosen expert), sorted by expert then row, then one per row for
+// the shared expert, whose products are the caller's. Jobs: at most kRowsPerJob rows of one
+// expert, in ascending id.
+struct RouteLaunch {
+  const GateChoice* choices;
+  int rows, top_k;
+  const DeviceExpert* experts;
+  int halves;
+  int dim, channels;
+  const float* x;
+  float *gate, *up;  // [items, channels]
+  float* parts;      // [halves][item_capacity, dim]
+  int item_capacity, group_capacity;
+  LinearJob* up_jobs;    // [group_capacity][2]: w1, w3
+  LinearJob* down_jobs;  // [group_capacity][halves]
+  int *up_count, *down_count;
+  int32_t* item_rows;   // [item_capacity]
+  float* item_weights;  // [item_capacity]
+  int32_t* row_items;   // [rows, top_k] items of a row in ascending expert
+};
+inline constexpr int kMaxRouteEntries = 160;  // rows * top_k
+
+// matvec.cu. With a route it does the work of LaunchRoute too.
 struct RouterLaunch {
   const float* x;
   DeviceHalf16 gate;
   const float* bias;
   int rows, dim, experts, top_k;
   float route_scale;
+  int multiprocessors;  // of the card
   float* logits;
   GateChoice* choices;
   unsigned int* arrivals;  // [rows] at least; zero between launches
   int* error;
+  RouteLaunch route = {};  // no rows: none
 };
 void LaunchRouter(const RouterLaunch& args, const Queue& queue);
 struct ConfidenceLaunch {
@@ -239,26 +263,7 @@ struct ExchangeLaunch {
 };
 void LaunchExchange(const ExchangeLaunch& args, const Queue& queue);
 
-// experts.cu. Items: one per (row, chosen expert), sorted by expert then row, then one per row for
-// the shared expert, whose products are the caller's. Jobs: at most kRowsPerJob rows of one
-// expert, in ascending id.
-struct RouteLaunch {
-  const GateChoice* choices;
-  int rows, top_k;
-  const DeviceExpert* experts;
-  int halves;
-  int dim, channels;
-  const float* x;
-  float *gate, *up;  // [items, channels]
-  float* parts;      // [halves][item_capacity, dim]
-  int item_capacity, group_capacity;
-  LinearJob* up_jobs;    // [group_capacity][2]: w1, w3
-  LinearJob* down_jobs;  // [group_capacity][halves]
-  int *up_count, *down_count;
-  int32_t* item_rows;   // [item_capacity]
-  float* item_weights;  // [item_capacity]
-  int32_t* row_items;   // [rows, top_k] items of a row in ascending expert
-};
+// experts.cu
 void LaunchRoute(const RouteLaunch& args, const Queue& queue);
 void LaunchCombine(const RouteLaunch& args, float* partials, int64_t half_stride,
                    const Queue& queue);

@@ -6,11 +6,11 @@
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/preload.cuh"
+#include "libcore/ops/cuda/route.cuh"
 
 namespace tp2::cuda {
 namespace {
 
-constexpr int kRowChunk = 5;
 constexpr int kEight = Half16Form::kWidth;
 constexpr int kSegmentEights = kReduceSegment<kEight> / kEight;
 
@@ -47,19 +47,6 @@ __device__ Eight Widened(const uint4& raw, bool is_fp16) {
   pair(raw.z, eight.high.x, eight.high.y);
   pair(raw.w, eight.high.z, eight.high.w);
   return eight;
-}
-
-// A row of eights.count 16-bit eights at `row` into shared memory, two loads of a thread in flight.
-__device__ void Stage(const uint16_t* row, bool is_fp16, const EightsRow& eights) {
-  const uint4* raw = reinterpret_cast<const uint4*>(row);
-  const int threads = static_cast<int>(blockDim.x);
-#pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < eights.count; i += 2 * threads) {
-    const int next = min(i + threads, eights.count - 1);
-    const uint4 first = raw[i], second = raw[next];
-    eights.Set(i, Widened(first, is_fp16));
-    if (i + threads < eights.count) eights.Set(next, Widened(second, is_fp16));
-  }
 }
 
 __device__ float AddEight(float sum, const Eight& w, const Eight& x) {
@@ -158,81 +145,196 @@ __device__ void ChooseRow(const RouterLaunch& args, int row, const float* bias, 
   args.choices[row].weights[lane] = (chosen_affinity / (sum + 1e-20f)) * args.route_scale;
 }
 
-// Affinities of `count` logits into shared memory; the next logit is on its way meanwhile.
-__device__ void Affinities(const float* logits, int count, float* affinity, int* error) {
+// Affinities of `count` logits and the bias into shared memory; the next logit is on its way
+// meanwhile.
+__device__ void BringScores(const RouterLaunch& args, const float* logits, int count, float* bias,
+                            float* affinity) {
   const int threads = static_cast<int>(blockDim.x);
   const int first = static_cast<int>(threadIdx.x);
   float next = first < count ? __ldcg(logits + first) : 0.0f;
+#pragma unroll 1
+  for (int e = first; e < args.experts; e += threads) bias[e] = args.bias[e];
 #pragma unroll 1
   for (int i = first; i < count; i += threads) {
     const float logit = next;
     if (i + threads < count) next = __ldcg(logits + i + threads);
     float value = GateAffinity(logit);
     if (value != value) {
-      LatchError(error, KernelError::kRouterNan);
+      LatchError(args.error, KernelError::kRouterNan);
       value = 0.0f;
     }
     affinity[i] = value;
   }
 }
 
-constexpr int kRouterWarps = 3 * kRowChunk;  // one round for up to 6144 inputs
-constexpr int kMaxRouterExperts = 4096;      // that a config may have
-constexpr int kMaxRouterBytes = sizeof(float) * (kRowChunk + 1) * kMaxRouterExperts;
-
-// Grid: x = experts, y = chunks of rows; a warp takes a segment of a row at a time. The last block
-// of a chunk chooses its rows' experts. Dynamic shared memory: the expert's weights, in their place
-// later the chunk's affinities, then the bias. Two blocks share a multiprocessor.
-__global__ void __launch_bounds__(32 * kRouterWarps, 2)
-    RouterKernel(const __grid_constant__ RouterLaunch args) {
-  TP2_DYNAMIC_SHARED(float4, router_memory);
-  __shared__ float sums[kMaxSegments * kRowChunk];
-  __shared__ bool is_last;
-  const int expert = static_cast<int>(blockIdx.x);
-  const int row = static_cast<int>(blockIdx.y) * kRowChunk;
-  const int row_count = min(kRowChunk, args.rows - row);
-  const int warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const EightsRow weights = {router_memory, args.dim / kEight};
-  Stage(args.gate.bits + static_cast<int64_t>(expert) * args.dim, args.gate.is_fp16, weights);
-  float* const affinity = reinterpret_cast<float*>(router_memory);
-  float* const bias = affinity + max(args.dim, kRowChunk * args.experts);
+// Asks for what all threads will read later.
+__device__ void PrefetchSpan(const void* begin, int bytes) {
+  constexpr int kLineBytes = 128;
+  const auto* const lines = static_cast<const char*>(begin);
 #pragma unroll 1
-  for (int e = static_cast<int>(threadIdx.x); e < args.experts; e += 32 * warps) {
-    bias[e] = args.bias[e];
+  for (int at = kLineBytes * static_cast<int>(threadIdx.x); at < bytes;
+       at += kLineBytes * static_cast<int>(blockDim.x)) {
+    Prefetch(lines + at);
+  }
+}
+
+constexpr int kTileRows = 5;
+constexpr int kMaxTileExperts = 8;
+constexpr int kRouterWarps = 3 * kTileRows;  // one round for up to 6144 inputs
+static_assert(32 * kTileRows >= kMaxRouteEntries, "one segment's threads group the rows");
+constexpr int kMaxRouterExperts = 4096;  // that a config may have
+constexpr int kMaxTileBytes = sizeof(float) * kTileRows * kMaxRouterExperts;
+constexpr int kMaxSumsBytes = sizeof(float) * 4 * kTileRows * kMaxTileExperts;  // of 8192 inputs
+constexpr int kMaxRouterBytes = kMaxTileBytes + sizeof(float) * kMaxRouterExperts + kMaxSumsBytes;
+
+// By all threads, with a batch of a thread in flight.
+__device__ void CopyToShared(const uint4* from, int count, uint4* to) {
+  constexpr int kBatch = 6;
+  const int threads = static_cast<int>(blockDim.x);
+#pragma unroll 1
+  for (int begin = static_cast<int>(threadIdx.x); begin < count; begin += kBatch * threads) {
+    uint4 held[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) held[i] = from[min(begin + i * threads, count - 1)];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      if (begin + i * threads < count) to[begin + i * threads] = held[i];
+    }
+  }
+}
+
+// What a block takes: rows with experts.
+struct RouterTile {
+  int row, rows, expert, experts;
+
+  __device__ RouterTile(const RouterLaunch& args, int tile_experts)
+      : row(static_cast<int>(blockIdx.y) * kTileRows),
+        rows(min(kTileRows, args.rows - row)),
+        expert(static_cast<int>(blockIdx.x) * tile_experts),
+        experts(min(tile_experts, args.experts - expert)) {}
+};
+
+// A lane's eights of a segment: one of each sweep.
+struct LaneEights {
+  int first, sweeps;
+
+  __device__ LaneEights(int segment, int count)
+      : first(segment * kSegmentEights + static_cast<int>(threadIdx.x) % 32),
+        sweeps(min(kSweepsPerSegment, (count - first + kReduceLanes - 1) / kReduceLanes)) {}
+
+  template <class T>
+  __device__ void Bring(const T* row, T (&to)[kSweepsPerSegment]) const {
+#pragma unroll
+    for (int s = 0; s < kSweepsPerSegment; ++s) {
+      if (s < sweeps) to[s] = row[first + s * kReduceLanes];
+    }
+  }
+};
+
+// A segment's canonical dots of a row with experts by one warp.
+template <bool kIsFp16>
+__device__ void AddExperts(const Eight (&x)[kSweepsPerSegment], const LaneEights& lane,
+                           const uint4* gates, int count, int experts, float* sums) {
+#pragma unroll 1
+  for (int e = 0; e < experts; ++e) {
+    uint4 raw[kSweepsPerSegment] = {};
+    lane.Bring(gates + e * count, raw);
+    float sum = 0.0f;
+#pragma unroll
+    for (int s = 0; s < kSweepsPerSegment; ++s) {
+      const float more = AddEight(sum, Widened(raw[s], kIsFp16), x[s]);
+      sum = s < lane.sweeps ? more : sum;
+    }
+    sum = WarpButterfly(sum);
+    if (threadIdx.x % 32 == 0) sums[e] = sum;
+  }
+}
+
+// By one warp, from the sums of segments.
+__device__ void WriteLogits(const float* sums, int segments, const RouterTile& tile, float* logits,
+                            int stride) {
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < tile.rows * tile.experts; i += 32) {
+    const int r = i / tile.experts, e = i % tile.experts;
+    const float* const parts = sums + r * tile.experts + e;
+    float total = parts[0];
+#pragma unroll 1
+    for (int s = 1; s < segments; ++s) total = total + parts[s * kTileRows * tile.experts];
+    logits[r * stride + e] = total;
+  }
+}
+
+// By one thread; zeroes the count for the next launch.
+__device__ bool IsLastArrival(unsigned* arrivals, unsigned count) {
+  const bool is_last = CountArrival(arrivals) + 1 == count;
+  if (is_last) *arrivals = 0;
+  return is_last;
+}
+
+// Grid: x = tiles of experts, y = tiles of rows. The experts' weights come into shared memory; a
+// warp takes a segment of a row at a time, which it holds in registers for all of them. The last
+// block of a tile of rows chooses their experts, the last of these groups the rows. Dynamic shared
+// memory: the weights, in their place later the affinities, then the bias, then the sums of
+// segments.
+__global__ void __launch_bounds__(32 * kRouterWarps)
+    RouterKernel(const __grid_constant__ RouterLaunch args, int tile_experts) {
+  TP2_DYNAMIC_SHARED(uint4, gates);
+  __shared__ bool is_last;
+  const RouterTile tile(args, tile_experts);
+  const int warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32;
+  const int count = args.dim / kEight;  // eights of a row
+  const int segments = (count + kSegmentEights - 1) / kSegmentEights;
+  float* const affinity = reinterpret_cast<float*>(gates);
+  float* const bias = affinity + max(tile_experts * args.dim / 2, kTileRows * args.experts);
+  float* const sums = bias + args.experts;  // [segment][kTileRows][tile.experts]
+  const int gate_count = tile.experts * count;
+  const uint4* const gate = reinterpret_cast<const uint4*>(args.gate.bits) + tile.expert * count;
+  PrefetchSpan(gate, static_cast<int>(sizeof(uint4)) * gate_count);
+  PrefetchSpan(args.bias, static_cast<int>(sizeof(float)) * args.experts);
+  if (args.route.rows > 0) {
+    PrefetchSpan(args.route.experts + tile.expert,
+                 static_cast<int>(sizeof(DeviceExpert)) * tile.experts);
   }
   AwaitPredecessor();
+  // The last row stands in for those that are not there.
+  const auto row_of = [&](int unit) {
+    const int64_t row = tile.row + min(unit % kTileRows, tile.rows - 1);
+    return reinterpret_cast<const Eight*>(args.x) + row * count;
+  };
+  Eight x[kSweepsPerSegment] = {};
+  LaneEights(warp / kTileRows, count).Bring(row_of(warp), x);
+  CopyToShared(gate, gate_count, gates);
   __syncthreads();
-  const int segments = (weights.count + kSegmentEights - 1) / kSegmentEights;
 #pragma unroll 1
-  for (int i = warp; i < segments * kRowChunk; i += warps) {
-    const int r = i % kRowChunk;
-    if (r >= row_count) continue;
-    const auto* x =
-        reinterpret_cast<const Eight*>(args.x + static_cast<int64_t>(row + r) * args.dim);
-    const float sum = SegmentDot(weights, i / kRowChunk, [x](int at) { return x[at]; });
-    if (lane == 0) sums[i] = sum;
+  for (int unit = warp; unit < segments * kTileRows; unit += warps) {
+    const LaneEights eights(unit / kTileRows, count);
+    if (unit != warp) eights.Bring(row_of(unit), x);
+    float* const out = sums + unit * tile.experts;
+    if (args.gate.is_fp16) {
+      AddExperts<true>(x, eights, gates, count, tile.experts, out);
+    } else {
+      AddExperts<false>(x, eights, gates, count, tile.experts, out);
+    }
   }
   __syncthreads();
-  float* const logits = args.logits + static_cast<int64_t>(row) * args.experts;
+  float* const logits = args.logits + static_cast<int64_t>(tile.row) * args.experts;
   if (warp == 0) {
-    if (lane < row_count) {
-      float total = sums[lane];
-#pragma unroll 1
-      for (int s = 1; s < segments; ++s) total = total + sums[s * kRowChunk + lane];
-      logits[lane * args.experts + expert] = total;
-    }
+    WriteLogits(sums, segments, tile, logits + tile.expert, args.experts);
     __syncwarp();
-    if (lane == 0) {
-      is_last = CountArrival(args.arrivals + blockIdx.y) + 1 == gridDim.x;
-      if (is_last) args.arrivals[blockIdx.y] = 0;
-    }
+    if (threadIdx.x == 0) is_last = IsLastArrival(args.arrivals + blockIdx.y, gridDim.x);
   }
   __syncthreads();
   if (!is_last) return;
-  Affinities(logits, row_count * args.experts, affinity, args.error);
+  BringScores(args, logits, tile.rows * args.experts, bias, affinity);
   __syncthreads();
-  if (warp < row_count) ChooseRow(args, row + warp, bias, affinity + warp * args.experts);
+  if (warp < tile.rows) ChooseRow(args, tile.row + warp, bias, affinity + warp * args.experts);
+  if (args.route.rows == 0) return;
+  __syncthreads();
+  if (threadIdx.x == 0 && gridDim.y > 1) {
+    is_last = IsLastArrival(args.arrivals + gridDim.y, gridDim.y);
+  }
+  __syncthreads();
+  if (is_last) GroupRows(args.route, reinterpret_cast<RouteMemory*>(gates));
 }
 
 constexpr int kMaxConfidenceThreads = 1024;
@@ -287,11 +389,18 @@ __global__ void __launch_bounds__(kMaxConfidenceThreads)
 }  // namespace
 
 void LaunchRouter(const RouterLaunch& args, const Queue& queue) {
-  const dim3 grid(static_cast<unsigned>(args.experts),
-                  static_cast<unsigned>((args.rows + kRowChunk - 1) / kRowChunk));
-  const int warps = std::min(kRouterWarps, kRowChunk * SegmentsOf(args.dim));
-  const int shared = std::max(args.dim, kRowChunk * args.experts) + args.experts;
-  Launch(queue, RouterKernel, grid, 32 * warps, sizeof(float) * shared, args);
+  // So many experts a block that the card takes all blocks at once.
+  const int row_tiles = (args.rows + kTileRows - 1) / kTileRows;
+  const int wanted = (args.experts * row_tiles + args.multiprocessors - 1) / args.multiprocessors;
+  const int row_bytes = static_cast<int>(sizeof(uint16_t)) * args.dim;
+  const int experts = std::clamp(wanted, 1, std::min(kMaxTileExperts, kMaxTileBytes / row_bytes));
+  const dim3 grid(static_cast<unsigned>((args.experts + experts - 1) / experts),
+                  static_cast<unsigned>(row_tiles));
+  const int units = kTileRows * SegmentsOf(args.dim);
+  const int shared =
+      std::max(experts * args.dim / 2, kTileRows * args.experts) + args.experts + units * experts;
+  Launch(queue, RouterKernel, grid, 32 * std::min(kRouterWarps, units),
+         std::max(sizeof(float) * shared, sizeof(RouteMemory)), args, experts);
 }
 
 void LaunchConfidence(const ConfidenceLaunch& args, const Queue& queue) {
