@@ -33,7 +33,8 @@ struct GemmShape {
   static constexpr int kWarps = kMaxGroups == 1 ? 4 : kMaxGroups == 4 || kMaxGroups == 5 ? 6 : 8;
   static constexpr int kThreads = 32 * kWarps;
   // As many blocks as registers allow without spills (nvcc 13.0).
-  static constexpr bool kIsWide = kMaxGroups == 6 || (kMaxGroups >= 4 && (K == 1 || K == 7));
+  static constexpr bool kIsWide =
+      kMaxGroups == 6 || (kMaxGroups >= 4 && (K == 1 || K == 7 || K == 8));
   static constexpr int kBlocks = kMaxGroups == 1 ? 6 : kIsWide ? 1 : 2;
   static constexpr int kParts = kWarps / kBlockColumns;  // of a column's units
   // Slots of a warp: 2 KB (K = 1) to 8 KB (K = 8) under way, times the warps of a multiprocessor,

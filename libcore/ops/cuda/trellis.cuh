@@ -48,7 +48,13 @@ struct LaneUnit {
   }
 };
 
-// Starts copying the lane's part of a unit from device memory into a slot.
+// Starts copying a lane's part of a unit from device memory into a slot; both at the lane's first
+// vector.
+template <int K>
+__device__ inline void CopyLane(const uint4* from, uint4* to) {
+#pragma unroll
+  for (int j = 0; j < K; ++j) __pipeline_memcpy_async(to + j * 32, from + j * 32, sizeof(uint4));
+}
 template <int K>
 __device__ inline void CopyUnit(const uint4* unit, uint4* slot) {
 #pragma unroll

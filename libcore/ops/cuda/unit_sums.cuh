@@ -38,8 +38,8 @@ struct WarpUnits {
   __device__ const uint4* At(const LinearJob& job, int unit) const {
     const unsigned units_per_column = static_cast<unsigned>(job.matrix.k) / kUnitInputs;
     return reinterpret_cast<const uint4*>(job.matrix.trellis) +
-           (static_cast<unsigned>(column) * units_per_column + static_cast<unsigned>(unit)) * 32 *
-               K;
+           (static_cast<unsigned>(column) * units_per_column + static_cast<unsigned>(unit)) *
+               (32 * K);
   }
 };
 
@@ -170,14 +170,14 @@ __device__ inline void SumBytes(const LinearJob& job, const LinearWorkspace& wor
   uint32_t values[kGroups];
 #pragma unroll
   for (int g = 0; g < kGroups; ++g) values[g] = work.quanta[now + g * group_stride];
-  const uint4* next = range.At<K>(job, range.begin + kSlots * kParts);
+  const uint4* next = range.At<K>(job, range.begin + kSlots * kParts) + threadIdx.x % 32;
   int i = 0;
   for (; now < end; now += kParts * 128) {
     uint4* slot = slots + i * Shape::kUnitVectors;
     LaneUnit<K> unit;
     __pipeline_wait_prior(kSlots - 1);
     unit.Load(slot);
-    if (now + kSlots * kParts * 128 < end) CopyUnit<K>(next, slot);
+    if (now + kSlots * kParts * 128 < end) CopyLane<K>(next, slot + threadIdx.x % 32);
     next += kParts * Shape::kUnitVectors;
     __pipeline_commit();
     AddBytes<K, kGroups>(unit, work.quanta, now,
@@ -187,27 +187,56 @@ __device__ inline void SumBytes(const LinearJob& job, const LinearWorkspace& wor
   }
 }
 
-// The same. The sums leave few registers: where a unit and its quanta lie is computed anew for
-// each, and of kLeastTightGroups on its weights are read for each half of the columns.
+// Where a lane's next weights and quanta lie.
+struct LanePlace {
+  const uint4* weights;
+  unsigned quanta;  // index
+};
+
+// The same. The sums leave no registers for the place, so it is in shared memory, or, where that
+// spills (nvcc 13.0), computed anew for every unit; and of kLeastTightGroups on the weights of a
+// unit are read for each half of its columns.
 template <class Shape, int K, int kGroups>
 __device__ inline void SumWeights(const LinearJob& job, const LinearWorkspace& work,
                                   const WarpUnits& range, uint4* slots,
                                   int (&sums)[kUnitSide][kGroups][4]) {
-  constexpr bool kReadsTwice = kGroups >= kLeastTightGroups;
+  constexpr bool kReadsTwice = kGroups >= kLeastTightGroups, kKeepsPlaces = K == 6;
+  constexpr int kParts = Shape::kParts, kAhead = Shape::kSlots * kParts;
+  __shared__ LanePlace places[kKeepsPlaces ? Shape::kThreads : 1];
+  const auto quanta_at = [&](int u) {
+    return static_cast<unsigned>(job.first_group) * QuantaStride(job) +
+           static_cast<unsigned>(u) * 128 + threadIdx.x % 32 * 4;
+  };
+  if constexpr (kKeepsPlaces) {
+    places[threadIdx.x] = {range.At<K>(job, range.begin + kAhead) + threadIdx.x % 32,
+                           quanta_at(range.begin)};
+  }
   int i = 0;
-  for (int u = range.begin; u < range.end; u += Shape::kParts) {
+  for (int left = range.end - range.begin; left > 0; left -= kParts) {
+    const int u = range.end - left;
+    unsigned quanta;
+    if constexpr (kKeepsPlaces) {
+      quanta = places[threadIdx.x].quanta;
+      places[threadIdx.x].quanta = quanta + kParts * 128;
+    } else {
+      quanta = quanta_at(u);
+    }
     const unsigned group_stride = QuantaStride(job);
-    const unsigned first = static_cast<unsigned>(job.first_group) * group_stride +
-                           static_cast<unsigned>(u) * 128 + threadIdx.x % 32 * 4;
     uint4 values[kGroups];
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      values[g] = *reinterpret_cast<const uint4*>(work.quanta + (first + g * group_stride));
+      values[g] = *reinterpret_cast<const uint4*>(work.quanta + (quanta + g * group_stride));
     }
     uint4* slot = slots + i * Shape::kUnitVectors;
     const auto copy_later = [&] {
-      const int later = u + Shape::kSlots * Shape::kParts;
-      if (later < range.end) CopyUnit<K>(range.At<K>(job, later), slot);
+      const bool is_left = left > kAhead;
+      if constexpr (kKeepsPlaces) {
+        const uint4* later = places[threadIdx.x].weights;
+        places[threadIdx.x].weights = later + kParts * Shape::kUnitVectors;
+        if (is_left) CopyLane<K>(later, slot + threadIdx.x % 32);
+      } else if (is_left) {
+        CopyUnit<K>(range.At<K>(job, u + kAhead), slot);
+      }
       __pipeline_commit();
     };
     LaneUnit<K> unit;
