@@ -127,6 +127,10 @@ class TimedOps {
     MarkGroup(rank, KernelGroup::kAttention);
     inner_->Attention(rank, args);
   }
+  void Attend(int rank, const AttendArgs<Stored>& args) {
+    MarkGroup(rank, KernelGroup::kAttention);
+    inner_->Attend(rank, args);
+  }
   void GroupedOutput(int rank, const GroupedOutputArgs& args) {
     MarkGroup(rank, KernelGroup::kWoA);
     inner_->GroupedOutput(rank, args);

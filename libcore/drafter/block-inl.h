@@ -106,10 +106,10 @@ void Drafter<O>::AttentionPartials(RankType& rank, int s, int requests) {
           .kv_norm = {kv, stage.kv_norm, config_.norm_eps, rows, config_.head_dim, kv},
           .kv_finish = {kv, head.block_positions.data(), rows, rank.block_kv.data(),
                         head.block_out_rows.data()}});
-  ops_->QueryFinish(r, {rank.q.data(), head.block_positions.data(), rows, heads});
-  ops_->Attention(r,
-                  {rank.q.data(), rank.rings[s].data(), head.windows.data(), rank.block_kv.data(),
-                   stage.attn_sink, head.block_positions.data(), requests, heads, rank.o.data()});
+  ops_->Attend(r, {.queries = {rank.q.data(), head.block_positions.data(), rows, heads},
+                   .attention = {rank.q.data(), rank.rings[s].data(), head.windows.data(),
+                                 rank.block_kv.data(), stage.attn_sink, head.block_positions.data(),
+                                 requests, heads, rank.o.data()}});
   const int groups = rank.plan.groups.count();
   ops_->GroupedOutput(r, {rank.o.data(), &stage.wo_a, rows, groups, rank.z.data()});
   const int64_t z_values = static_cast<int64_t>(groups) * config_.o_lora_rank;

@@ -145,6 +145,7 @@ class CudaPairOps {
   void Attention(int rank, const AttentionArgs<Bf16>& args) {
     Forward(rank, &CudaOps::Attention, args);
   }
+  void Attend(int rank, const AttendArgs<Bf16>& args) { Forward(rank, &CudaOps::Attend, args); }
   void GroupedOutput(int rank, const GroupedOutputArgs& args) {
     Forward(rank, &CudaOps::GroupedOutput, args);
   }

@@ -84,6 +84,7 @@ class HostPairOps {
   void Enter(int rank, const EnterArgs<Bf16>& args) { Run(rank, &Ops::Enter, args); }
   void Latents(int rank, const LatentArgs<Bf16>& args) { Run(rank, &Ops::Latents, args); }
   void Attention(int rank, const AttentionArgs<Bf16>& args) { Run(rank, &Ops::Attention, args); }
+  void Attend(int rank, const AttendArgs<Bf16>& args) { Run(rank, &Ops::Attend, args); }
   void GroupedOutput(int rank, const GroupedOutputArgs& args) {
     Run(rank, &Ops::GroupedOutput, args);
   }

@@ -30,4 +30,10 @@ void LatentsByParts(O& ops, int rank, const LatentArgs<typename O::Stored>& args
   ops.KvFinish(rank, args.kv_finish);
 }
 
+template <class O>
+void AttendByParts(O& ops, int rank, const AttendArgs<typename O::Stored>& args) {
+  ops.QueryFinish(rank, args.queries);
+  ops.Attention(rank, args.attention);
+}
+
 }  // namespace tp2

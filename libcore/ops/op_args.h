@@ -207,6 +207,13 @@ struct LatentArgs {
   KvFinishArgs<S> kv_finish;
 };
 
+// QueryFinish, then Attention with what it finishes.
+template <class S>
+struct AttendArgs {
+  QueryFinishArgs queries;
+  AttentionArgs<S> attention;  // q is queries.q, positions are the same
+};
+
 // y = store(partial of half 0 + partial of half 1), the only place where halves meet.
 template <class S>
 struct AllReduceArgs {

@@ -29,7 +29,8 @@ concept OpSet = requires(
     const QueryFinishArgs& query, const EmbedArgs<typename O::Stored>& embed,
     const MixArgs<typename O::Stored>& mix, const HeadMixArgs<typename O::Stored>& head_mix,
     const CollapseArgs<typename O::Stored>& collapse, const UpdateArgs<typename O::Stored>& update,
-    const AttentionArgs<typename O::Stored>& attention, const GroupedOutputArgs& grouped,
+    const AttentionArgs<typename O::Stored>& attention,
+    const AttendArgs<typename O::Stored>& attend, const GroupedOutputArgs& grouped,
     const RouterArgs& router, const ExpertsArgs& experts, const MarkovArgs& markov,
     const ConfidenceArgs& confidence, std::span<const AllReduceArgs<typename O::Stored>> sums,
     std::span<const ExchangeArgs> exchanges, const GraphKey& key) {
@@ -47,6 +48,7 @@ concept OpSet = requires(
   { ops.Enter(rank, enter) } -> std::same_as<void>;      // as EnterByParts
   { ops.Latents(rank, latents) } -> std::same_as<void>;  // as LatentsByParts
   { ops.Attention(rank, attention) } -> std::same_as<void>;
+  { ops.Attend(rank, attend) } -> std::same_as<void>;  // as AttendByParts
   { ops.GroupedOutput(rank, grouped) } -> std::same_as<void>;
   { ops.Router(rank, router) } -> std::same_as<void>;
   { ops.Experts(rank, experts) } -> std::same_as<void>;

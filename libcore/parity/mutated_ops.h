@@ -28,6 +28,7 @@ class MutatedOps : public CpuOps<Bf16> {
   }
   void Latents(int rank, const LatentArgs<Bf16>& args) { LatentsByParts(*this, rank, args); }
   void Attention(int rank, const AttentionArgs<Bf16>& args);
+  void Attend(int rank, const AttendArgs<Bf16>& args) { AttendByParts(*this, rank, args); }
   void Router(int rank, const RouterArgs& args);
   void Experts(int rank, const ExpertsArgs& args);
   void Confidence(int rank, const ConfidenceArgs& args);

@@ -19,30 +19,65 @@ std::vector<WindowRows> SomeWindows(const DrafterConfig& config, int requests) {
   return {all, all + requests};
 }
 
+// What an attention of some requests reads.
+struct AttentionInputs {
+  Twin<float> q;
+  Twin<Bf16> rings, block_kv;
+  Twin<WindowRows> windows;
+  Twin<int64_t> positions;
+
+  AttentionInputs(const DrafterConfig& config, int requests)
+      : AttentionInputs(config, requests, Rng(static_cast<uint64_t>(requests))) {}
+
+ private:
+  AttentionInputs(const DrafterConfig& config, int requests, Rng rng)
+      // Large enough that softmax is far from uniform.
+      : q(MakeTwin(
+            RandomFloats(rng, int64_t{requests} * kBlockRows * config.query_values(), 2.0f))),
+        rings(
+            MakeTwin(RandomBf16s(rng, int64_t{kSlotCount} * config.ring_rows() * config.head_dim))),
+        block_kv(MakeTwin(RandomBf16s(rng, int64_t{requests} * kBlockRows * config.head_dim))),
+        windows(MakeTwin(SomeWindows(config, requests))),
+        positions(MakeTwin(SomePositions(rng, requests * kBlockRows))) {}
+  static std::vector<int64_t> SomePositions(Rng& rng, int rows) {
+    std::vector<int64_t> positions;
+    for (int i = 0; i < rows; ++i) positions.push_back(static_cast<int64_t>(rng.Below(70000)));
+    return positions;
+  }
+};
+
 TEST_P(AttentionGpuTest, AgreesOnPartialFullAndWrappedWindows) {
   TP2_NEEDS_GPU();
   const auto [shape, requests] = GetParam();
   OpPair& ops = GetOpPair(shape, 1, 0);
-  const DrafterConfig& config = ops.config;
-  Rng rng(static_cast<uint64_t>(requests));
-  const int rows = requests * kBlockRows;
-  const int64_t query_values = int64_t{rows} * config.query_values();
-  // Large enough that softmax is far from uniform.
-  const Twin<float> q = MakeTwin(RandomFloats(rng, query_values, 2.0f));
-  const Twin<Bf16> rings =
-      MakeTwin(RandomBf16s(rng, int64_t{kSlotCount} * config.ring_rows() * config.head_dim));
-  const Twin<Bf16> block_kv = MakeTwin(RandomBf16s(rng, int64_t{rows} * config.head_dim));
-  const Twin<WindowRows> windows = MakeTwin(SomeWindows(config, requests));
-  std::vector<int64_t> places;
-  for (int i = 0; i < rows; ++i) places.push_back(static_cast<int64_t>(rng.Below(70000)));
-  const Twin<int64_t> positions = MakeTwin(std::move(places));
-  Twin<float> o = OutputTwin<float>(query_values);
-  ops.cpu->Attention(0, {q.host.data(), rings.host.data(), windows.host.data(),
-                         block_kv.host.data(), ops.host.stages[0].attn_sink, positions.host.data(),
-                         requests, config.heads, o.host.data()});
-  ops.cuda->Attention(0, {q.card.data(), rings.card.data(), windows.card.data(),
-                          block_kv.card.data(), ops.card.stages[0].attn_sink, positions.card.data(),
-                          requests, config.heads, o.card.data()});
+  const int heads = ops.config.heads;
+  const AttentionInputs in(ops.config, requests);
+  Twin<float> o = OutputTwin<float>(static_cast<int64_t>(in.q.host.size()));
+  ops.cpu->Attention(
+      0, {in.q.host.data(), in.rings.host.data(), in.windows.host.data(), in.block_kv.host.data(),
+          ops.host.stages[0].attn_sink, in.positions.host.data(), requests, heads, o.host.data()});
+  ops.cuda->Attention(
+      0, {in.q.card.data(), in.rings.card.data(), in.windows.card.data(), in.block_kv.card.data(),
+          ops.card.stages[0].attn_sink, in.positions.card.data(), requests, heads, o.card.data()});
+  EXPECT_TRUE(SameBits(o));
+}
+
+TEST_P(AttentionGpuTest, AttendAgreesAndLeavesTheQueriesFinished) {
+  TP2_NEEDS_GPU();
+  const auto [shape, requests] = GetParam();
+  OpPair& ops = GetOpPair(shape, 1, 0);
+  const int heads = ops.config.heads, rows = requests * kBlockRows;
+  AttentionInputs in(ops.config, requests);
+  Twin<float> o = OutputTwin<float>(static_cast<int64_t>(in.q.host.size()));
+  ops.cpu->Attend(0, {.queries = {in.q.host.data(), in.positions.host.data(), rows, heads},
+                      .attention = {in.q.host.data(), in.rings.host.data(), in.windows.host.data(),
+                                    in.block_kv.host.data(), ops.host.stages[0].attn_sink,
+                                    in.positions.host.data(), requests, heads, o.host.data()}});
+  ops.cuda->Attend(0, {.queries = {in.q.card.data(), in.positions.card.data(), rows, heads},
+                       .attention = {in.q.card.data(), in.rings.card.data(), in.windows.card.data(),
+                                     in.block_kv.card.data(), ops.card.stages[0].attn_sink,
+                                     in.positions.card.data(), requests, heads, o.card.data()}});
+  EXPECT_TRUE(SameBits(in.q));
   EXPECT_TRUE(SameBits(o));
 }
 

@@ -78,6 +78,7 @@ class CpuOps {
   }
   void Latents(int rank, const LatentArgs<S>& args) { LatentsByParts(*this, rank, args); }
   void Attention(int rank, const AttentionArgs<S>& args);
+  void Attend(int rank, const AttendArgs<S>& args) { AttendByParts(*this, rank, args); }
   void GroupedOutput(int rank, const GroupedOutputArgs& args);
   void Router(int rank, const RouterArgs& args);
   void Experts(int rank, const ExpertsArgs& args);

@@ -107,6 +107,32 @@ struct QueryParts {
       }
     }
   }
+  // Those of the last dims are rotated. plain: dims in front of them, an even number.
+  __device__ void Rotate(const CosSin* table, int plain, int dims) {
+    ForEachRotated(plain, dims, [table, plain](int k, float& a, float& b, int) {
+      RopePair(table[(k - plain) / 2], a, b);
+    });
+  }
+  __device__ void StoreRotated(float* q, int plain, int dims) {
+    ForEachRotated(plain, dims, [q, dims](int k, float& a, float& b, int h) {
+      *reinterpret_cast<float2*>(q + static_cast<int64_t>(h) * dims + k) = {a, b};
+    });
+  }
+
+ private:
+  template <class F>
+  __device__ void ForEachRotated(int plain, int dims, F visit) {
+#pragma unroll
+    for (int sweep = 0; sweep < 2; ++sweep) {
+#pragma unroll
+      for (int i = 0; i < 8; i += 2) {
+        const int k = sweep * 256 + static_cast<int>(threadIdx.x) % 32 * 8 + i;
+        if (k < plain || k >= dims) continue;
+#pragma unroll
+        for (int h = 0; h < kHeads; ++h) visit(k, of[h][sweep][i], of[h][sweep][i + 1], h);
+      }
+    }
+  }
 };
 
 // scores[j].of[h] = key j . query h for this warp's keys; the next keys are on their way.
@@ -204,12 +230,19 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int64_t offset = (static_cast<int64_t>(row) * args.heads + head) * args.dims;
   QueryParts<kHeads> query;
   query.Load(args.q + offset, args.dims);  // while the keys are listed
+  const int plain = args.dims - args.rope_dims;
+  const CosSin* table = args.rope + args.positions[row] * (args.rope_dims / 2);
   const WindowRows window = args.windows[request];
   const int key_count = window.row_count + args.block_rows;
   HeadScores<kHeads>* const scores =
       reinterpret_cast<HeadScores<kHeads>*>(keys + PaddedKeys(args.max_window + args.block_rows));
   ListKeys(args, request, window, keys);
+  if (args.unrotated != nullptr) query.Rotate(table, plain, args.dims);
   __syncthreads();
+  // All warps have read them by now.
+  if (args.unrotated != nullptr && threadIdx.x < 32) {
+    query.StoreRotated(args.unrotated + offset, plain, args.dims);
+  }
   ScoreKeys(keys, key_count, args.dims, query, scores);
   __syncthreads();
   if (const int h = static_cast<int>(threadIdx.x) / 32; h < kHeads) {
@@ -218,8 +251,6 @@ __global__ void __launch_bounds__(kThreads, 2)
     if (threadIdx.x % 32 == 0) inverse[h] = value;
   }
   __syncthreads();
-  const int plain = args.dims - args.rope_dims;
-  const CosSin* table = args.rope + args.positions[row] * (args.rope_dims / 2);
   for (int d = 2 * static_cast<int>(threadIdx.x); d < args.dims; d += 2 * kThreads) {
     float a[kHeads] = {}, b[kHeads] = {};
     WeighKeys(keys, key_count, d, scores, a, b);

@@ -120,6 +120,7 @@ class CudaOps {
   void Enter(int rank, const EnterArgs<Bf16>& args);
   void Latents(int rank, const LatentArgs<Bf16>& args);
   void Attention(int rank, const AttentionArgs<Bf16>& args);
+  void Attend(int rank, const AttendArgs<Bf16>& args);
   void GroupedOutput(int rank, const GroupedOutputArgs& args);
   void Router(int rank, const RouterArgs& args);
   void Experts(int rank, const ExpertsArgs& args);
@@ -190,6 +191,7 @@ class CudaOps {
   void Multiply(const cuda::LinearJobs& jobs, std::span<const exl3::MatrixView* const> matrices,
                 const cuda::LinearWorkspace& work, const cuda::Queue& queue);
   void EnqueueMix(const MixArgs<Bf16>& args, const cuda::Queue& queue);
+  cuda::AttentionLaunch AttentionOf(const AttentionArgs<Bf16>& args) const;
   cuda::KvFinishLaunch KvLaunchOf(const KvFinishArgs<Bf16>& args) const;
   const ExpertTable& TableOf(const RankStage& stage) const;
   cuda::RouteLaunch RouteOf(const ExpertsArgs& args);

@@ -161,26 +161,39 @@ void CudaOps::Update(int rank, const UpdateArgs<Bf16>& args) {
   CheckLaunch("Update");
 }
 
+cuda::AttentionLaunch CudaOps::AttentionOf(const AttentionArgs<Bf16>& args) const {
+  return {.q = args.q,
+          .rings = args.rings,
+          .windows = args.windows,
+          .block_kv = args.block_kv,
+          .sink = args.sink,
+          .positions = args.positions,
+          .rope = rope_.data(),
+          .requests = args.requests,
+          .heads = args.heads,
+          .dims = config_.head_dim,
+          .rope_dims = config_.rope_dims,
+          .ring_rows = config_.ring_rows(),
+          .max_window = config_.window,
+          .block_rows = kBlockRows,
+          .score_scale = score_scale_,
+          .o = args.o};
+}
+
 void CudaOps::Attention(int rank, const AttentionArgs<Bf16>& args) {
   if (args.requests == 0) return;
-  cuda::LaunchAttention({.q = args.q,
-                         .rings = args.rings,
-                         .windows = args.windows,
-                         .block_kv = args.block_kv,
-                         .sink = args.sink,
-                         .positions = args.positions,
-                         .rope = rope_.data(),
-                         .requests = args.requests,
-                         .heads = args.heads,
-                         .dims = config_.head_dim,
-                         .rope_dims = config_.rope_dims,
-                         .ring_rows = config_.ring_rows(),
-                         .max_window = config_.window,
-                         .block_rows = kBlockRows,
-                         .score_scale = score_scale_,
-                         .o = args.o},
-                        queue());
+  cuda::LaunchAttention(AttentionOf(args), queue());
   CheckLaunch("Attention");
+}
+
+// v4 norms whole queries first.
+void CudaOps::Attend(int rank, const AttendArgs<Bf16>& args) {
+  if (config_.arch == Arch::kV4) return AttendByParts(*this, rank, args);
+  if (args.attention.requests == 0) return;
+  cuda::AttentionLaunch launch = AttentionOf(args.attention);
+  launch.unrotated = args.queries.q;
+  cuda::LaunchAttention(launch, queue());
+  CheckLaunch("Attend");
 }
 
 void CudaOps::GroupedOutput(int rank, const GroupedOutputArgs& args) {

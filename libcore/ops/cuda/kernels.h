@@ -155,6 +155,7 @@ inline constexpr int kMaxAttentionKeys = 4104;
 inline constexpr int kMaxAttentionDims = 512;
 struct AttentionLaunch {
   const float* q;
+  float* unrotated = nullptr;  // q again, when it is still to be rotated, in place
   const Bf16* rings;
   const WindowRows* windows;
   const Bf16* block_kv;
