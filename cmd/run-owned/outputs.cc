@@ -49,22 +49,38 @@ Outputs::Outputs(UniqueFd job_out, UniqueFd job_err, UniqueFd log, UniqueFd tele
   shared_->job_err = std::move(job_err);
   shared_->log = std::move(log);
   shared_->telemetry = std::move(telemetry);
-  StartThread(Relay, shared_->job_out.get(), STDOUT_FILENO);
-  StartThread(Relay, shared_->job_err.get(), STDERR_FILENO);
-  StartThread([](const std::shared_ptr<Shared>& shared, int, int) { WriteQueue(shared); }, -1, -1);
+  StartRelay(shared_->job_out.get(), STDOUT_FILENO);
+  StartRelay(shared_->job_err.get(), STDERR_FILENO);
+  StartThread(WriteQueue);
 }
 
 Outputs::~Outputs() { Finish(0); }
 
-void Outputs::StartThread(void (*body)(const std::shared_ptr<Shared>&, int, int), int from,
-                          int to) {
-  ++shared_->running_threads;
-  std::thread([shared = shared_, body, from, to] {
-    body(shared, from, to);
+template <class Body>
+void Outputs::StartThread(Body body) {
+  {
+    const std::lock_guard<std::mutex> lock(shared_->mutex);  // others run already
+    ++shared_->running_threads;
+  }
+  std::thread([shared = shared_, body] {
+    body(shared);
     const std::lock_guard<std::mutex> lock(shared->mutex);
     --shared->running_threads;
     shared->changed.notify_all();
   }).detach();
+}
+
+void Outputs::StartRelay(int from, int to) {
+  {
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    ++shared_->running_relays;
+  }
+  StartThread([from, to](const std::shared_ptr<Shared>& shared) {
+    Relay(shared, from, to);
+    const std::lock_guard<std::mutex> lock(shared->mutex);
+    --shared->running_relays;
+    shared->changed.notify_all();
+  });
 }
 
 void Outputs::Post(Sink sink, std::string text) {
@@ -86,6 +102,12 @@ std::string Outputs::failure() const {
 bool Outputs::has_telemetry_failed() const {
   const std::lock_guard<std::mutex> lock(shared_->mutex);
   return shared_->has_telemetry_failed;
+}
+
+void Outputs::AwaitJob(int timeout_ms) {
+  std::unique_lock<std::mutex> lock(shared_->mutex);
+  shared_->changed.wait_for(lock, std::chrono::milliseconds(timeout_ms),
+                            [this] { return shared_->running_relays == 0; });
 }
 
 void Outputs::Finish(int timeout_ms) {

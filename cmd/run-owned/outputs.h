@@ -33,7 +33,9 @@ class Outputs {
   // Why the log or the telemetry file is incomplete; empty when it is not.
   std::string failure() const;
   bool has_telemetry_failed() const;
-  // Waits until the job's outputs have ended and everything posted is written, or the time is over.
+  // Waits until the job's outputs have ended and were passed on, or the time is over.
+  void AwaitJob(int timeout_ms);
+  // Waits for that and until everything posted is written, or the time is over.
   void Finish(int timeout_ms);
 
  private:
@@ -47,6 +49,7 @@ class Outputs {
     size_t queued_bytes = 0;
     bool is_closed = false;
     int running_threads = 0;
+    int running_relays = 0;  // of them
     std::string failure;
     bool has_telemetry_failed = false;
     UniqueFd job_out;
@@ -58,7 +61,9 @@ class Outputs {
   static void Relay(const std::shared_ptr<Shared>& shared, int from, int to);
   static void WriteQueue(const std::shared_ptr<Shared>& shared);
   static void WriteFile(Shared& shared, Sink sink, std::string_view text);
-  void StartThread(void (*body)(const std::shared_ptr<Shared>&, int, int), int from, int to);
+  template <class Body>
+  void StartThread(Body body);
+  void StartRelay(int from, int to);
 
   std::shared_ptr<Shared> shared_;
 };

@@ -31,7 +31,8 @@ namespace tp2::owned {
 namespace {
 
 constexpr char kTool[] = "run-owned";
-constexpr int kFinishMs = 2000;
+constexpr int kJobOutputsMs = 1000;  // a reader that has stopped, or a daemon, may keep them open
+constexpr int kFinishMs = 1000;
 
 // A refusal: nothing was started.
 int Refuse(int code, const absl::Status& status) {
@@ -138,6 +139,7 @@ void ApplyChecks(const Options& options, const std::string& log_failure, RunReco
 
 // Writes the last words and returns the exit code.
 int Close(const Options& options, const Cards& cards, Outputs& outputs, Monitor& monitor) {
+  outputs.AwaitJob(kJobOutputsMs);  // the last line is the last
   RunRecord& record = monitor.record();
   ApplyChecks(options, outputs.failure(), record);
   monitor.Event(absl::StrCat("verdict ", std::string(VerdictName(record.end.verdict)),

@@ -124,6 +124,16 @@ def streams(bench):
     check(re.match(last, err.splitlines()[-1]), err)
 
 
+@case('-', 'the summary line comes after the last words of a job that ends at once')
+def last_line_is_last(bench):
+    words = 'last words ' * 1500
+    for number in range(8):
+        log = bench.path(f'log{number}')
+        code, _, err = bench.run(f'import sys; sys.stderr.write({words!r} + "\\n")', log=log)
+        check(code == 0 and err.splitlines()[-1].startswith('run-owned: child exit 0'), err[-200:])
+        check(bench.log_text(log).splitlines()[-1].startswith('# run-owned: child exit 0'), bench.log_text(log)[-200:])
+
+
 @case('-', 'progress is one rewritten line, on demand or on a terminal')
 def progress(bench):
     code, _, err = bench.run('import time; time.sleep(0.3)', options=('--progress', 'always'))
