@@ -14,9 +14,9 @@ enum class KernelGroup : uint8_t {
   kMarkov,       // Markov bias, best two
   kWoA,          // grouped output projection
   kMhc,          // hyper-connections: mixes, collapse, update
-  kAttention,    // block attention over window and block
-  kNorms,        // norms, RoPE, KV finish
-  kRouting,      // router logits and choice
+  kAttention,    // block attention over window and block, rotation of its queries
+  kNorms,        // norms and KV finish that no other operation does
+  kRouting,      // router logits and choice, rows grouped by expert
   kCollectives,  // sums and best tokens of the ranks, the closing exchange
   kOther,        // embedding, confidence, results
 };
