@@ -25,6 +25,20 @@ std::unique_ptr<transport::Connection> WithRoomForHello(
 
 }  // namespace
 
+void ConnectionWorker::BodyHash::BeginFrame() {
+  hash_ = Xxh3();
+  seen_bytes_ = 0;
+}
+
+void ConnectionWorker::BodyHash::See(std::span<const std::byte> bytes) {
+  hash_.Update(bytes);
+  seen_bytes_ += bytes.size();
+}
+
+uint64_t ConnectionWorker::BodyHash::Of(std::span<const std::byte> body) const {
+  return seen_bytes_ == body.size() ? hash_.Finish() : contract::HashBody(body);
+}
+
 ConnectionWorker::ConnectionWorker(std::unique_ptr<transport::Connection> connection,
                                    const Options& options, const Clock* clock, const Health* health,
                                    Statistics* statistics, Hooks hooks)
@@ -91,6 +105,7 @@ void ConnectionWorker::AnswerArrived() {
 
 void ConnectionWorker::Run() {
   const std::unique_lock io(io_mutex_);
+  connection_->ObserveBodies(&body_hash_);
   begin_ns_ = last_activity_ns_ = clock_->NowNs();
   end_reason_ = "server stops";
   while (is_up_ && !is_stopping_.load()) {
@@ -177,7 +192,7 @@ bool ConnectionWorker::OnFrame(std::span<std::byte> frame) {
     end_reason_ = "header changed after it was checked";
     return false;
   }
-  const uint64_t body_hash = contract::HashBody(body);
+  const uint64_t body_hash = body_hash_.Of(body);
   const std::optional<Type> type = contract::RequestType(header);
   const bool is_unsequenced = type == Type::kHealth || type == Type::kPing;
   const bool is_hash_wrong =

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "libcore/base/clock.h"
+#include "libcore/base/digest.h"
 #include "libcore/server/health.h"
 #include "libcore/server/reply.h"
 #include "libcore/server/spin_budget.h"
@@ -68,6 +69,19 @@ class ConnectionWorker {
   bool is_retired() const { return is_retired_.load(); }
 
  private:
+  // HashBody of a frame, most of it computed while the body arrived.
+  class BodyHash final : public transport::BodyObserver {
+   public:
+    void BeginFrame() override;
+    void See(std::span<const std::byte> bytes) override;
+    // Of the frame that was received last.
+    uint64_t Of(std::span<const std::byte> body) const;
+
+   private:
+    Xxh3 hash_;
+    size_t seen_bytes_ = 0;
+  };
+
   void Run();
   void Answer(StepService* service);
   transport::Received ReceiveNext();
@@ -85,6 +99,7 @@ class ConnectionWorker {
   void WaitForReply();
   int64_t IdleLeftMs() const;
 
+  BodyHash body_hash_;  // guarded by io_mutex_
   std::unique_ptr<transport::Connection> connection_;
   const Options options_;
   const Clock* clock_;

@@ -41,7 +41,14 @@ TcpConnection::Progress TcpConnection::ReadSome() {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Progress::kWouldBlock;
     if (count <= 0) return Progress::kEnded;
-    if (filled_bytes_ == 0) frame_deadline_ms_ = DeadlineFrom(rule_.frame_timeout_ms);
+    if (filled_bytes_ == 0) {
+      frame_deadline_ms_ = DeadlineFrom(rule_.frame_timeout_ms);
+      if (observer_ != nullptr) observer_->BeginFrame();
+    }
+    // Reads do not cross the header's end, so what follows it is body.
+    if (observer_ != nullptr && filled_bytes_ >= rule_.header_bytes) {
+      observer_->See({filling_ + filled_bytes_, static_cast<size_t>(count)});
+    }
     filled_bytes_ += static_cast<size_t>(count);
     if (filled_bytes_ < wanted_bytes_) continue;
     if (wanted_bytes_ > rule_.header_bytes) return Progress::kComplete;

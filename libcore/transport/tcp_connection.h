@@ -21,6 +21,7 @@ class TcpConnection final : public Connection {
   Received Receive(int64_t timeout_ms) override;
   void LimitBody(size_t max_body_bytes) override;
   void SpinFor(int64_t spin_us) override { spin_us_ = spin_us; }
+  void ObserveBodies(BodyObserver* observer) override { observer_ = observer; }
   void Release(std::span<std::byte> frame) override { buffers_.Release(frame.data()); }
   absl::Status Send(std::span<const std::byte> header, std::span<const std::byte> body,
                     int64_t timeout_ms) override;
@@ -48,6 +49,7 @@ class TcpConnection final : public Connection {
   int64_t frame_deadline_ms_ = 0;
   size_t max_body_bytes_ = 0;
   int64_t spin_us_ = 0;
+  BodyObserver* observer_ = nullptr;
   bool is_ended_ = false;
 };
 

@@ -43,6 +43,16 @@ struct Received {
   std::span<std::byte> frame;
 };
 
+// Shown a frame's body while it arrives, in order, by the thread in Receive: work that goes over
+// all of it is done when the frame is whole. Bytes of a frame that never becomes whole are shown
+// too.
+class BodyObserver {
+ public:
+  virtual ~BodyObserver() = default;
+  virtual void BeginFrame() = 0;
+  virtual void See(std::span<const std::byte> bytes) = 0;
+};
+
 // One thread receives and sends; Wake and Shutdown may be called from any thread. Two receive
 // buffers of header + max_body bytes are allocated with the connection and never grow, so that one
 // frame can be held while another arrives.
@@ -57,6 +67,9 @@ class Connection {
   virtual void LimitBody(size_t max_body_bytes) = 0;
   // From the next Receive on: how long it polls before it sleeps. The rule's, until this is called.
   virtual void SpinFor(int64_t spin_us) = 0;
+  // From the next frame on; outlives the connection. Where bodies arrive at once it is shown
+  // nothing.
+  virtual void ObserveBodies(BodyObserver* observer) {}
   virtual void Release(std::span<std::byte> frame) = 0;
 
   // Sends header and body as one frame, or fails with kDeadlineExceeded or kUnavailable; after a

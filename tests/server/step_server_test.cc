@@ -224,10 +224,15 @@ TEST_P(StepServing, EndsTheSessionWhenSeqIsWrong) {
 
 TEST_P(StepServing, RefusesBodiesThatDoNotMatchTheirHash) {
   Start();
-  auto client = running_->NewSession();
-  auto header = client->NextHeader(Type::kSlots);
-  header.body_hash = 1;
-  EXPECT_EQ(client->Call({.header = header, .head = {}, .rows = {}})->code(), Code::kBodyHash);
+  const std::vector<std::byte> body(contract::kMaxPingBytes, std::byte{1});
+  for (const auto& sent : {std::span<const std::byte>(), std::span<const std::byte>(body)}) {
+    auto client = running_->NewSession();
+    auto header = client->NextHeader(Type::kPing);
+    header.body_hash = contract::HashBody(sent);
+    EXPECT_EQ(client->Call({.header = header, .head = sent, .rows = {}})->code(), Code::kOk);
+    header.body_hash ^= 1;
+    EXPECT_EQ(client->Call({.header = header, .head = sent, .rows = {}})->code(), Code::kBodyHash);
+  }
 }
 
 TEST_P(StepServing, RefusesFramesThatAreTooLarge) {

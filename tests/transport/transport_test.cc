@@ -216,6 +216,38 @@ TEST_F(RawTcpTest, AssemblesAFrameFromSingleBytes) {
   EXPECT_EQ(received.frame.size(), 7u);
 }
 
+// What a connection shows of the frame that arrived last.
+struct BodyCollector final : BodyObserver {
+  std::vector<std::byte> bytes;
+  int frames = 0;
+
+  void BeginFrame() override {
+    bytes.clear();
+    ++frames;
+  }
+  void See(std::span<const std::byte> some) override {
+    bytes.insert(bytes.end(), some.begin(), some.end());
+  }
+};
+
+TEST_F(RawTcpTest, ShowsTheBodyOfEveryFrameAndNoHeader) {
+  BodyCollector seen;
+  connection_->ObserveBodies(&seen);
+  const auto header = Header(3);
+  const auto body = Body(3);
+  std::thread sender([&] {
+    for (const std::byte byte : header) SendRaw({&byte, 1});
+    for (const std::byte byte : body) SendRaw({&byte, 1});
+  });
+  EXPECT_EQ(connection_->Receive(1000).event, Event::kFrame);
+  sender.join();
+  EXPECT_EQ(seen.bytes, body);
+  SendRaw(Header(0));
+  ASSERT_EQ(connection_->Receive(1000).event, Event::kFrame);
+  EXPECT_TRUE(seen.bytes.empty());
+  EXPECT_EQ(seen.frames, 2);
+}
+
 TEST_F(RawTcpTest, KeepsAPartialFrameAcrossTimeoutsAndWakes) {
   SendRaw(Header(3));
   EXPECT_EQ(connection_->Receive(5).event, Event::kTimeout);
