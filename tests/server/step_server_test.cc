@@ -224,15 +224,21 @@ TEST_P(StepServing, EndsTheSessionWhenSeqIsWrong) {
 
 TEST_P(StepServing, RefusesBodiesThatDoNotMatchTheirHash) {
   Start();
+  auto client = running_->NewSession();
+  auto header = client->NextHeader(Type::kSlots);
+  header.body_hash = 1;
+  EXPECT_EQ(client->Call({.header = header, .head = {}, .rows = {}})->code(), Code::kBodyHash);
+}
+
+TEST_P(StepServing, RefusesABodyWithBytesThatDoesNotMatchItsHash) {
+  Start();
+  auto client = running_->NewSession();
   const std::vector<std::byte> body(contract::kMaxPingBytes, std::byte{1});
-  for (const auto& sent : {std::span<const std::byte>(), std::span<const std::byte>(body)}) {
-    auto client = running_->NewSession();
-    auto header = client->NextHeader(Type::kPing);
-    header.body_hash = contract::HashBody(sent);
-    EXPECT_EQ(client->Call({.header = header, .head = sent, .rows = {}})->code(), Code::kOk);
-    header.body_hash ^= 1;
-    EXPECT_EQ(client->Call({.header = header, .head = sent, .rows = {}})->code(), Code::kBodyHash);
-  }
+  auto header = client->NextHeader(Type::kPing);
+  header.body_hash = contract::HashBody(body);
+  EXPECT_EQ(client->Call({.header = header, .head = body, .rows = {}})->code(), Code::kOk);
+  header.body_hash ^= 1;
+  EXPECT_EQ(client->Call({.header = header, .head = body, .rows = {}})->code(), Code::kBodyHash);
 }
 
 TEST_P(StepServing, RefusesFramesThatAreTooLarge) {
