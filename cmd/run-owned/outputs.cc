@@ -51,36 +51,28 @@ Outputs::Outputs(UniqueFd job_out, UniqueFd job_err, UniqueFd log, UniqueFd tele
   shared_->telemetry = std::move(telemetry);
   StartRelay(shared_->job_out.get(), STDOUT_FILENO);
   StartRelay(shared_->job_err.get(), STDERR_FILENO);
-  StartThread(WriteQueue);
+  StartThread(&Shared::running_writers, WriteQueue);
 }
 
 Outputs::~Outputs() { Finish(0); }
 
 template <class Body>
-void Outputs::StartThread(Body body) {
+void Outputs::StartThread(int Shared::*running, Body body) {
   {
     const std::lock_guard<std::mutex> lock(shared_->mutex);  // others run already
-    ++shared_->running_threads;
+    ++((*shared_).*running);
   }
-  std::thread([shared = shared_, body] {
+  std::thread([shared = shared_, running, body] {
     body(shared);
     const std::lock_guard<std::mutex> lock(shared->mutex);
-    --shared->running_threads;
+    --((*shared).*running);
     shared->changed.notify_all();
   }).detach();
 }
 
 void Outputs::StartRelay(int from, int to) {
-  {
-    const std::lock_guard<std::mutex> lock(shared_->mutex);
-    ++shared_->running_relays;
-  }
-  StartThread([from, to](const std::shared_ptr<Shared>& shared) {
-    Relay(shared, from, to);
-    const std::lock_guard<std::mutex> lock(shared->mutex);
-    --shared->running_relays;
-    shared->changed.notify_all();
-  });
+  StartThread(&Shared::running_relays,
+              [from, to](const std::shared_ptr<Shared>& shared) { Relay(shared, from, to); });
 }
 
 void Outputs::Post(Sink sink, std::string text) {
@@ -114,8 +106,9 @@ void Outputs::Finish(int timeout_ms) {
   std::unique_lock<std::mutex> lock(shared_->mutex);
   shared_->is_closed = true;
   shared_->changed.notify_all();
-  shared_->changed.wait_for(lock, std::chrono::milliseconds(timeout_ms),
-                            [this] { return shared_->running_threads == 0; });
+  shared_->changed.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this] {
+    return shared_->running_relays == 0 && shared_->running_writers == 0;
+  });
 }
 
 void Outputs::Relay(const std::shared_ptr<Shared>& shared, int from, int to) {

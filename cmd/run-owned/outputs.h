@@ -48,8 +48,8 @@ class Outputs {
     std::deque<std::pair<Sink, std::string>> queue;
     size_t queued_bytes = 0;
     bool is_closed = false;
-    int running_threads = 0;
-    int running_relays = 0;  // of them
+    int running_relays = 0;
+    int running_writers = 0;
     std::string failure;
     bool has_telemetry_failed = false;
     UniqueFd job_out;
@@ -62,7 +62,7 @@ class Outputs {
   static void WriteQueue(const std::shared_ptr<Shared>& shared);
   static void WriteFile(Shared& shared, Sink sink, std::string_view text);
   template <class Body>
-  void StartThread(Body body);
+  void StartThread(int Shared::*running, Body body);
   void StartRelay(int from, int to);
 
   std::shared_ptr<Shared> shared_;

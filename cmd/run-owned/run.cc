@@ -31,8 +31,7 @@ namespace tp2::owned {
 namespace {
 
 constexpr char kTool[] = "run-owned";
-constexpr int kJobOutputsMs = 1000;  // a reader that has stopped, or a daemon, may keep them open
-constexpr int kFinishMs = 1000;
+constexpr int kFinishMs = 2000;
 
 // A refusal: nothing was started.
 int Refuse(int code, const absl::Status& status) {
@@ -139,14 +138,16 @@ void ApplyChecks(const Options& options, const std::string& log_failure, RunReco
 
 // Writes the last words and returns the exit code.
 int Close(const Options& options, const Cards& cards, Outputs& outputs, Monitor& monitor) {
-  outputs.AwaitJob(kJobOutputsMs);  // the last line is the last
+  // So that the last line is the last. A reader that has stopped, or a daemon, may keep the outputs
+  // open: half of the time is the last line's.
+  outputs.AwaitJob(kFinishMs / 2);
   RunRecord& record = monitor.record();
   ApplyChecks(options, outputs.failure(), record);
   monitor.Event(absl::StrCat("verdict ", std::string(VerdictName(record.end.verdict)),
                              ", exit code ", ExitCodeOf(record.end)));
   outputs.Post(Sink::kLog, "# " + LastLine(options, record));
   outputs.Post(Sink::kStderr, LastLine(options, record));
-  outputs.Finish(kFinishMs);
+  outputs.Finish(kFinishMs / 2);
   // The last lines may have been the ones that did not fit.
   const std::string log_failure = outputs.failure();
   ApplyChecks(options, log_failure, record);
