@@ -183,10 +183,7 @@ __global__ void __launch_bounds__(kThreads, kMarkovBlocksOf<kRequests>)
     }
     if (lane < 4 && takes) args.block_best[blockIdx.x * args.requests + request] = best;
     __syncwarp();
-    if (lane == 0) {
-      is_last = CountArrival(args.arrivals) + 1 == gridDim.x;
-      if (is_last) *args.arrivals = 0;
-    }
+    if (lane == 0) is_last = IsLastArrival(args.arrivals, gridDim.x);
   }
   __syncthreads();
   if (is_last) MergeBlocks<kTwo>(args, warp_best);

@@ -132,10 +132,7 @@ __device__ inline void FinishSplit(const LinearJob& job, const LinearWorkspace& 
               static_cast<unsigned long long>(sums.At(item, output)));
   }
   __syncthreads();
-  if (threadIdx.x == 0) {
-    is_last = CountArrival(split.arrivals) + 1 == split.parts;
-    if (is_last) *split.arrivals = 0;
-  }
+  if (threadIdx.x == 0) is_last = IsLastArrival(split.arrivals, split.parts);
   __syncthreads();
   if (!is_last) return;
   StoreOutputs<kItems>(job, work, block, [&split](int item, long long(&four)[4]) {

@@ -167,17 +167,6 @@ __device__ void BringScores(const RouterLaunch& args, const float* logits, int c
   }
 }
 
-// Asks for what all threads will read later.
-__device__ void PrefetchSpan(const void* begin, int bytes) {
-  constexpr int kLineBytes = 128;
-  const auto* const lines = static_cast<const char*>(begin);
-#pragma unroll 1
-  for (int at = kLineBytes * static_cast<int>(threadIdx.x); at < bytes;
-       at += kLineBytes * static_cast<int>(blockDim.x)) {
-    Prefetch(lines + at);
-  }
-}
-
 constexpr int kTileRows = 5;
 constexpr int kMaxTileExperts = 8;
 constexpr int kRouterWarps = 3 * kTileRows;  // one round for up to 6144 inputs
@@ -262,13 +251,6 @@ __device__ void WriteLogits(const float* sums, int segments, const RouterTile& t
     for (int s = 1; s < segments; ++s) total = total + parts[s * kTileRows * tile.experts];
     logits[r * stride + e] = total;
   }
-}
-
-// By one thread; zeroes the count for the next launch.
-__device__ bool IsLastArrival(unsigned* arrivals, unsigned count) {
-  const bool is_last = CountArrival(arrivals) + 1 == count;
-  if (is_last) *arrivals = 0;
-  return is_last;
 }
 
 // Grid: x = tiles of experts, y = tiles of rows. The experts' weights come into shared memory; a

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "libcore/math/transcendental.h"
-#include "libcore/ops/cuda/ptx.cuh"
 #include "libcore/ops/cuda/warp.cuh"
 
 namespace tp2::cuda {
@@ -44,10 +43,7 @@ __device__ inline float4 Normed(const DeviceHalf16& weight, int k, const float4&
 }
 
 __device__ inline void PrefetchWeights(const DeviceHalf16& weight) {
-  for (int k = static_cast<int>(threadIdx.x) * 64; k < weight.columns;
-       k += static_cast<int>(blockDim.x) * 64) {
-    Prefetch(weight.bits + k);
-  }
+  PrefetchSpan(weight.bits, static_cast<int>(sizeof(uint16_t)) * weight.columns);
 }
 
 }  // namespace tp2::cuda

@@ -176,10 +176,7 @@ __device__ inline RowPlace PlaceOf(const LinearJob& job, int item) {
 
 // The signs of the matrix, which no kernel in front writes.
 __device__ inline void PrefetchSigns(const DeviceMatrix& matrix) {
-  for (int k = static_cast<int>(threadIdx.x) * 64; k < matrix.k;
-       k += static_cast<int>(blockDim.x) * 64) {
-    Prefetch(matrix.suh + k);
-  }
+  PrefetchSpan(matrix.suh, static_cast<int>(sizeof(Fp16)) * matrix.k);
 }
 
 }  // namespace tp2::cuda

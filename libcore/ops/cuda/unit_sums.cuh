@@ -23,8 +23,8 @@
 namespace tp2::cuda {
 
 inline constexpr int kUnitSide = 4;  // tiles of a unit each way
-// Of three groups on, SumWeights is faster on an H200 (head of 129,280 x 5,120 at K = 6: 231 to 215
-// us); of two it is slower (185 to 193 us).
+// Of three groups on, SumWeights is faster on an H200 (head of 129,280 x 5,120 at K = 6: 231 to 225
+// us at 10 rows, 312 to 276 at 20); of two it was slower (185 to 193 us).
 inline constexpr int kLeastGroupsOfWeights = 3;
 // So many leave no registers for the walk.
 inline constexpr int kLeastTightGroups = 5;
@@ -148,8 +148,8 @@ __device__ inline void AddColumns(const LaneUnit<K>& unit, int pair, const uint4
     }
 #pragma unroll
     for (int g = 0; g < kGroups; ++g) {
-      int high_sums[4];
-      MmaU8S8First(high_sums, high[0], values[g].x, values[g].y);
+      int high_sums[4] = {};
+      MmaU8S8(high_sums, high[0], values[g].x, values[g].y);
       MmaU8S8(high_sums, high[1], values[g].z, values[g].w);
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[column][g][i] += 256 * high_sums[i];

@@ -1,5 +1,6 @@
 // Device helpers: the canonical reduction by a warp or a block, the 128-point transform across a
-// warp, widening loads. Each gives the bits of its host twin in libcore/math.
+// warp, widening loads, each with the bits of its host twin in libcore/math; a span asked for
+// ahead, the last of several blocks.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "libcore/math/hadamard.h"
 #include "libcore/math/reduce.h"
 #include "libcore/ops/cuda/device_types.h"
+#include "libcore/ops/cuda/ptx.cuh"
 
 namespace tp2::cuda {
 
@@ -137,6 +139,25 @@ __device__ inline void WarpFwht128(float (&v)[4]) {
 __device__ inline float Half16At(const DeviceHalf16& view, int64_t index) {
   const uint16_t bits = view.bits[index];
   return view.is_fp16 ? ToFloat(Fp16{bits}) : ToFloat(Bf16{bits});
+}
+
+// Asks for the cache lines of a span, by all threads.
+__device__ inline void PrefetchSpan(const void* begin, int bytes) {
+  constexpr int kLineBytes = 128;
+  const auto* const lines = static_cast<const char*>(begin);
+#pragma unroll 1
+  for (int at = kLineBytes * static_cast<int>(threadIdx.x); at < bytes;
+       at += kLineBytes * static_cast<int>(blockDim.x)) {
+    Prefetch(lines + at);
+  }
+}
+
+// Whether the calling thread is the last of `count`; the last one zeroes the word for the next
+// launch. What CountArrival says of memory holds.
+__device__ inline bool IsLastArrival(unsigned* arrivals, unsigned count) {
+  const bool is_last = CountArrival(arrivals) + 1 == count;
+  if (is_last) *arrivals = 0;
+  return is_last;
 }
 
 // Keeps the first error. The word lies in host memory: only a failure costs a visit.

@@ -56,12 +56,6 @@ inline void MmaU8S8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
   for (int i = 0; i < 4; ++i) d[i] += sums[threadIdx.x % 32].d[i];
 }
 
-// d = a b.
-inline void MmaU8S8First(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  for (int& value : d) value = 0;
-  MmaU8S8(d, a, b0, b1);
-}
-
 inline uint32_t ShiftByMultiplying(uint32_t word, int shift) { return word << shift; }
 
 inline void WidenHalves(uint32_t halves, float& low, float& high) {
