@@ -184,7 +184,8 @@ struct EnterArgs {
   // Update.
   S* y = nullptr;  // [rows, dim]
   const MixCoefficients* update = nullptr;
-  // Mix.
+  // Mix. With v41, whose Collapse does not need it, an op set may leave it to the operations
+  // behind: it is there for the next Enter, and after Wait.
   MixWeights mix_weights = {};
   MixCoefficients* mix = nullptr;  // [rows]
   // Collapse and norm.

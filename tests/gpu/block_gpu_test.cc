@@ -183,6 +183,7 @@ TEST_P(BlockGpuTest, EnterAgreesPartByPart) {
         args.x = after;
       }
       ops.Enter(0, args);
+      ops.Wait(0);  // for the mix
     };
     enter(*ops_->cpu, host(), streams.host.data(), halves.host.data(), y.host.data(),
           update.host.data(), mix.host.data(), collapsed.host.data(), x.host.data());

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -144,6 +145,8 @@ class CudaOps {
     must_wait_ = true;
     return main_stream();
   }
+  // For one kernel that keeps the rules of launch.cuh. Plain behind anything that is none.
+  cuda::Queue queue() { return {main_stream(), overlaps_ && !std::exchange(must_wait_, false)}; }
   // First failure of Place, Allocate, AllocateHost or Record.
   const absl::Status& setup_status() const { return setup_status_; }
 
@@ -186,33 +189,34 @@ class CudaOps {
   void RunProducts(std::span<const Product> products);
   // Products of equal k and rows, kFewJobs of them at most, in one launch per kind of matrix.
   void RunTogether(std::span<const Product> products);
-  void RunFew(const cuda::LinearJobs& jobs, std::span<const exl3::MatrixView* const> matrices,
-              const cuda::LinearWorkspace& work, bool is_beside);
+  void ForParts(
+      const cuda::LinearJobs& jobs, std::span<const exl3::MatrixView* const> matrices,
+      absl::FunctionRef<void(const cuda::LinearJobs&, std::span<const exl3::MatrixView* const>)>
+          body) const;
   void Multiply(const cuda::LinearJobs& jobs, std::span<const exl3::MatrixView* const> matrices,
                 const cuda::LinearWorkspace& work, const cuda::Queue& queue);
-  void EnqueueMix(const MixArgs<Bf16>& args, const cuda::Queue& queue);
+  cuda::MixLaunch MixOf(const MixArgs<Bf16>& args);
   cuda::AttentionLaunch AttentionOf(const AttentionArgs<Bf16>& args) const;
   cuda::KvFinishLaunch KvLaunchOf(const KvFinishArgs<Bf16>& args) const;
   const ExpertTable& TableOf(const RankStage& stage) const;
   cuda::RouteLaunch RouteOf(const ExpertsArgs& args);
-  void RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs);
-  void RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args);
+  void RunExperts(const ExpertTable& table, const cuda::LinearJobs& jobs,
+                  std::span<const exl3::MatrixView* const> shared_matrices);
+  void ListShared(const ExpertsArgs& args, const cuda::RouteLaunch& route,
+                  cuda::LinearJobs& jobs) const;
   // Parts of K for the products of one width among `block_count` blocks of outputs in one launch.
   int SplitsOf(const tuning::ProductKey& key, int block_count) const;
 
-  // Work beside the main stream: Fork lets it start behind what is enqueued so far, Join makes what
-  // is enqueued later wait for it.
+  // Work beside the next kernel of queue(): Fork lets it start behind what is enqueued so far, Join
+  // makes what is enqueued later wait for it. Where kernels overlap it goes to the same stream, and
+  // the next kernel is launched to run beside it (launch.cuh).
   void Fork();
   void Join();
+  // Does now what Enter has left to the operations behind it.
+  void Settle();
   cudaStream_t main_stream() const { return (is_recording_ ? capture_stream_ : stream_).get(); }
-  // For the next kernel. Plain behind anything that is not a kernel of this op set.
-  cuda::Queue queue() { return {main_stream(), overlaps_ && !std::exchange(must_wait_, false)}; }
-  // Never overlapping: what may follow a collective.
-  cuda::Queue PlainQueue() {
-    must_wait_ = true;
-    return queue();
-  }
-  cuda::Queue side_queue() const {
+  cuda::Queue side_queue() {
+    if (overlaps_) return queue();
     return {(is_recording_ ? side_capture_ : side_stream_).get(), false};
   }
   int item_capacity() const;
@@ -225,12 +229,12 @@ class CudaOps {
   device::Event forked_, joined_;
   bool is_recording_ = false;
   bool can_overlap_ = false;  // the card can start a kernel before its predecessor ends
-  // Where it may: in graphs without work beside the main stream. In others every such edge was
-  // measured to cost more than it gains.
-  bool overlaps_ = false;
-  bool must_wait_ = true;  // the next kernel may not
+  bool overlaps_ = false;     // kernels may: while a graph is captured
+  bool must_wait_ = true;     // the next one may not
   bool has_side_work_ = false;
-  const RankStage* routed_ = nullptr;  // Router has grouped the rows for this one's Experts
+  bool is_beside_ = false;  // Confidence has been enqueued for the next Markov to run beside it
+  std::optional<cuda::MixLaunch> mix_due_;  // of Enter, for the next operation that can take it
+  const RankStage* routed_ = nullptr;       // Router has grouped the rows for this one's Experts
   bool is_reversed_ = false;  // each Markov position begins where the last one's weights are cached
   std::array<device::Event, kStepMarks> marks_;
   device::Arena arena_;
@@ -259,11 +263,15 @@ class CudaOps {
     struct Counts {
       int64_t quanta, halves, items, sums, arrivals;
     };
-    absl::Status Allocate(const Counts& counts);
+    absl::Status Allocate(const Counts& all, int64_t beside_sums, int64_t beside_arrivals);
     cuda::LinearWorkspace view();
+    // For split products beside others, which have sums of their own.
+    cuda::LinearWorkspace beside_view();
+
+    Counts counts = {};
   };
-  Workspace main_, side_;
-  Buffer<unsigned int> markov_arrivals_, router_arrivals_;
+  Workspace work_;
+  Buffer<unsigned int> markov_arrivals_, router_arrivals_, mix_arrivals_;
   Buffer<float> stream_dots_;
   Buffer<TopTwo> block_best_;
   Buffer<float> gate_, up_, parts_;

@@ -65,8 +65,8 @@ void CudaOps::Latents(int rank, const LatentArgs<Bf16>& args) {
   const RmsNormArgs& norm = args.query_norm;
   cuda::LaunchLatents(
       {norm.x, cuda::DeviceViewOf(norm.weight), norm.eps, norm.rows, norm.columns, norm.y}, jobs,
-      main_.view(), kv, queue());
-  Multiply(jobs, {&product.matrix, 1}, main_.view(), queue());
+      work_.view(), kv, queue());
+  Multiply(jobs, {&product.matrix, 1}, work_.view(), queue());
   CheckLaunch("Latents");
 }
 
@@ -92,27 +92,30 @@ void CudaOps::Embed(int rank, const EmbedArgs<Bf16>& args) {
   CheckLaunch("Embed");
 }
 
-void CudaOps::EnqueueMix(const MixArgs<Bf16>& args, const cuda::Queue& queue) {
-  cuda::LaunchMix({args.streams, args.weights.fn, kMixOutputs, args.rows, config_.dim,
-                   config_.norm_eps, stream_dots_.data()},
-                  args.weights.scale, args.weights.base, config_.hc_eps,
-                  config_.sinkhorn_iterations, args.mix, queue);
+cuda::MixLaunch CudaOps::MixOf(const MixArgs<Bf16>& args) {
+  return {.dots = {args.streams, args.weights.fn, kMixOutputs, args.rows, config_.dim,
+                   config_.norm_eps, stream_dots_.data(), mix_arrivals_.data()},
+          .scale = args.weights.scale,
+          .base = args.weights.base,
+          .hc_eps = config_.hc_eps,
+          .sinkhorn_iterations = config_.sinkhorn_iterations,
+          .mix = args.mix};
 }
 
 void CudaOps::Mix(int rank, const MixArgs<Bf16>& args) {
   if (args.rows == 0) return;
-  Join();
-  EnqueueMix(args, PlainQueue());
+  Settle();
+  cuda::LaunchMix(MixOf(args), queue());
   CheckLaunch("Mix");
 }
 
-// v41 collapses with a mix that it has: the new one is computed beside what follows.
+// v41 collapses with a mix that it has: the next attention or experts take the new one along.
 void CudaOps::Enter(int rank, const EnterArgs<Bf16>& args) {
   if (args.rows == 0) return;
   if (config_.arch != Arch::kV41 && args.mix != nullptr) {
     return EnterByParts(*this, rank, config_.norm_eps, config_.dim, args);
   }
-  Join();
+  Settle();
   cuda::LaunchEnter({.streams = args.streams,
                      .half0 = args.partials,
                      .half1 = args.partials + args.half_stride,
@@ -128,26 +131,25 @@ void CudaOps::Enter(int rank, const EnterArgs<Bf16>& args) {
                      .eps = config_.norm_eps,
                      .collapsed = args.collapsed,
                      .x = args.x},
-                    PlainQueue());
+                    queue());
   if (args.mix != nullptr) {
-    Fork();
-    EnqueueMix({args.streams, args.mix_weights, args.rows, args.mix}, side_queue());
+    mix_due_ = MixOf({args.streams, args.mix_weights, args.rows, args.mix});
   }
   CheckLaunch("Enter");
 }
 
 void CudaOps::HeadMix(int rank, const HeadMixArgs<Bf16>& args) {
   if (args.rows == 0) return;
-  Join();
+  Settle();
   cuda::LaunchHeadMix({args.streams, args.fn, kStreams, args.rows, config_.dim, config_.norm_eps,
-                       stream_dots_.data()},
-                      args.scale, args.base, config_.hc_eps, args.pre, PlainQueue());
+                       stream_dots_.data(), mix_arrivals_.data()},
+                      args.scale, args.base, config_.hc_eps, args.pre, queue());
   CheckLaunch("HeadMix");
 }
 
 void CudaOps::Collapse(int rank, const CollapseArgs<Bf16>& args) {
   if (args.rows == 0) return;
-  Join();
+  Settle();
   cuda::LaunchCollapse({args.streams, args.weights, args.weight_stride, args.pick.take,
                         args.pick.of, args.rows, config_.dim, args.x},
                        queue());
@@ -156,8 +158,8 @@ void CudaOps::Collapse(int rank, const CollapseArgs<Bf16>& args) {
 
 void CudaOps::Update(int rank, const UpdateArgs<Bf16>& args) {
   if (args.rows == 0) return;
-  Join();
-  cuda::LaunchUpdate(args.streams, args.y, args.mix, args.rows, config_.dim, PlainQueue());
+  Settle();
+  cuda::LaunchUpdate(args.streams, args.y, args.mix, args.rows, config_.dim, queue());
   CheckLaunch("Update");
 }
 
@@ -192,6 +194,7 @@ void CudaOps::Attend(int rank, const AttendArgs<Bf16>& args) {
   if (args.attention.requests == 0) return;
   cuda::AttentionLaunch launch = AttentionOf(args.attention);
   launch.unrotated = args.queries.q;
+  launch.mix = std::exchange(mix_due_, std::nullopt).value_or(cuda::MixLaunch());
   cuda::LaunchAttention(launch, queue());
   CheckLaunch("Attend");
 }
@@ -281,6 +284,7 @@ void CudaOps::Markov(int rank, const MarkovArgs& args) {
                       .requests = args.requests,
                       .wants_second = args.wants_second,
                       .is_reversed = std::exchange(is_reversed_, !is_reversed_),
+                      .is_beside = std::exchange(is_beside_, false),
                       .multiprocessors = multiprocessors_,
                       .best = args.best,
                       .bias = args.bias,
@@ -288,7 +292,7 @@ void CudaOps::Markov(int rank, const MarkovArgs& args) {
                       .arrivals = markov_arrivals_.data(),
                       .error = error_words_.data() + rank,
                       .choice = ChoiceTargetOf(args.choice)},
-                     PlainQueue());
+                     queue());
   CheckLaunch("Markov");
 }
 
@@ -302,7 +306,7 @@ void CudaOps::Exchange(std::span<const ExchangeArgs> ranks) {
     launch.best[i] = ranks[i].best;
     launch.targets[i] = ChoiceTargetOf(ranks[i]);
   }
-  cuda::LaunchExchange(launch, PlainQueue());
+  cuda::LaunchExchange(launch, queue());
   CheckLaunch("Exchange");
 }
 
@@ -310,6 +314,7 @@ void CudaOps::Exchange(std::span<const ExchangeArgs> ranks) {
 void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
   if (args.requests == 0 || args.n_out == 0) return;
   Fork();
+  is_beside_ = !has_side_work_;
   cuda::LaunchConfidence({.xc = args.xc,
                           .fed = args.fed,
                           .fed_stride = args.fed_stride,

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "libcore/device/queue.h"
 #include "libcore/math/argmax.h"
 #include "libcore/math/bf16.h"
 #include "libcore/math/gate.h"
@@ -16,12 +17,7 @@
 
 namespace tp2::cuda {
 
-// Where kernels go. `overlaps`: they may start while their predecessor still runs (launch.cuh);
-// sm_90 and later.
-struct Queue {
-  cudaStream_t stream = nullptr;
-  bool overlaps = false;
-};
+using device::Queue;
 
 // linear.cu, integer_gemm_*.cu. Prepares the rows of every job (sign, scale, transform,
 // quantization), then multiplies. `splits` parts of K meet in partial_sums; 1 needs none. The jobs
@@ -134,7 +130,9 @@ void LaunchUpdate(Bf16* streams, const Bf16* y, const MixCoefficients* mix, int 
 void LaunchAddHalves(const float* half0, const float* half1, int64_t count, Bf16* y0, Bf16* y1,
                      const Queue& queue);
 
-// mix.cu. partials: [rows][kMixOutputs + 1][segments], segments = ceil(4 dim / 1024).
+// mix.cu. Sums of a row: the outputs, then the sum of squares. partials:
+// [rows][segments][kMixSums], segments = ceil(4 dim / 1024).
+inline constexpr int kMixSums = kMixOutputs + 1;
 struct StreamDotsLaunch {
   const Bf16* streams;
   const float* fn;
@@ -142,9 +140,17 @@ struct StreamDotsLaunch {
   int rows, dim;
   float norm_eps;
   float* partials;
+  unsigned int* arrivals;  // [rows] at least; zero between launches
 };
-void LaunchMix(const StreamDotsLaunch& dots, const float* scale, const float* base, float hc_eps,
-               int sinkhorn_iterations, MixCoefficients* mix, const Queue& queue);
+struct MixLaunch {
+  StreamDotsLaunch dots = {};  // no rows: nothing to do
+  const float* scale = nullptr;
+  const float* base = nullptr;
+  float hc_eps = 0;
+  int sinkhorn_iterations = 0;
+  MixCoefficients* mix = nullptr;
+};
+void LaunchMix(const MixLaunch& args, const Queue& queue);
 void LaunchHeadMix(const StreamDotsLaunch& dots, const float* scale, const float* base,
                    float hc_eps, float* pre, const Queue& queue);
 
@@ -165,6 +171,7 @@ struct AttentionLaunch {
   int requests, heads, dims, rope_dims, ring_rows, max_window, block_rows;
   float score_scale;
   float* o;
+  MixLaunch mix = {};  // beside the attention
 };
 void LaunchAttention(const AttentionLaunch& args, const Queue& queue);
 
@@ -247,6 +254,7 @@ struct MarkovLaunch {
   int requests;
   bool wants_second;
   bool is_reversed;     // from the last row to the first
+  bool is_beside;       // it needs nothing of the kernel in front (launch.cuh)
   int multiprocessors;  // of the card
   TopTwo* best;
   float* bias;

@@ -5,12 +5,13 @@
 //  * every block of every kernel calls AwaitPredecessor, also one that has nothing to do: a kernel
 //    that ended without it would let its successor see memory that is still being written;
 //  * in front of that call a kernel reads weights, arguments, and results of the predecessor's
-//    predecessor, which has ended by then; it writes nothing.
-// Collectives and what follows them are launched without overlap.
+//    predecessor, which has ended by then; it writes nothing;
+//  * a kernel may run beside its predecessor if what it needs was there when that one, or the first
+//    of several that run so, passed AwaitPredecessor: it calls PassPredecessor instead, and
+//    AwaitPredecessor when its work is done, for whoever follows.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
+#include "libcore/device/overlap.cuh"
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/ptx.cuh"
 
@@ -19,17 +20,7 @@ namespace tp2::cuda {
 template <class... Parameters, class... Arguments>
 void Launch(const Queue& queue, void (*kernel)(Parameters...), dim3 grid, unsigned threads,
             size_t shared_bytes, const Arguments&... arguments) {
-  cudaLaunchAttribute overlap = {};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = queue.stream;
-  config.attrs = &overlap;
-  config.numAttrs = queue.overlaps ? 1 : 0;
-  cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+  device::LaunchKernel(queue, kernel, grid, threads, shared_bytes, arguments...);
 }
 
 }  // namespace tp2::cuda

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "libcore/device/overlap.cuh"
 #include "libcore/math/fp16.h"
 #include "tests/cuda_emulation/block_runner.h"
 
@@ -65,6 +66,7 @@ inline void WidenHalves(uint32_t halves, float& low, float& high) {
 
 inline void Prefetch(const void*) {}
 inline unsigned CountArrival(unsigned* arrivals) { return (*arrivals)++; }
-inline void AwaitPredecessor() {}
+using device::AwaitPredecessor;
+using device::PassPredecessor;
 
 }  // namespace tp2::cuda
