@@ -1,6 +1,6 @@
 // Starting a kernel while the one in front of it in its stream still runs, and what a kernel does
 // about that one. Below sm_90, and where the launch did not allow it, kernels follow each other and
-// the calls here do nothing.
+// the call here does nothing.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,18 +18,10 @@ __device__ inline void AwaitPredecessor() {
 #endif
 }
 
-// Lets the kernel behind start and goes on beside the kernel in front. What that one waited for is
-// seen: it has ended, and the fence leaves nothing older in L1.
-__device__ inline void PassPredecessor() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents; fence.acq_rel.gpu;" ::: "memory");
-#endif
-}
-
 // Errors are found by cudaPeekAtLastError.
 template <class... Parameters, class... Arguments>
-void LaunchKernel(const Queue& queue, void (*kernel)(Parameters...), dim3 grid, unsigned threads,
-                  size_t shared_bytes, const Arguments&... arguments) {
+void Launch(const Queue& queue, void (*kernel)(Parameters...), dim3 grid, unsigned threads,
+            size_t shared_bytes, const Arguments&... arguments) {
   cudaLaunchAttribute overlap = {};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;

@@ -287,8 +287,8 @@ constexpr Grid kOneWarp = {1, kWarp};
 template <class... Parameters, class... Arguments>
 void Launch(const RankLaunch& launch, void (*kernel)(Parameters...), Grid grid,
             const Arguments&... arguments) {
-  device::LaunchKernel(launch.queue, kernel, static_cast<unsigned>(grid.blocks),
-                       static_cast<unsigned>(grid.threads), 0, arguments...);
+  device::Launch(launch.queue, kernel, static_cast<unsigned>(grid.blocks),
+                 static_cast<unsigned>(grid.threads), 0, arguments...);
 }
 
 // body(the view for the rank's kernels).

@@ -3,7 +3,6 @@
 #include "libcore/math/transcendental.h"
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/launch.cuh"
-#include "libcore/ops/cuda/mix.cuh"
 #include "libcore/ops/cuda/preload.cuh"
 #include "libcore/ops/cuda/warp.cuh"
 
@@ -12,7 +11,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-static_assert(kWarps >= kMixTileRows);
 constexpr int kKeys = 2;   // of a warp's scores at a time
 constexpr int kBatch = 8;  // keys of the weighted sum at a time
 
@@ -218,18 +216,15 @@ __device__ void WeighKeys(const Bf16* const* keys, int key_count, int d,
   }
 }
 
-// Grid: x = groups of kHeads heads, y = rows of all requests, then as many as hold the blocks of
-// the mix. Dynamic shared memory: where the keys lie, then their scores.
+// Grid: x = groups of kHeads heads, y = rows of all requests. Dynamic shared memory: where the keys
+// lie, then their scores.
 template <int kHeads>
 __global__ void __launch_bounds__(kThreads, 2)
     AttentionKernel(const __grid_constant__ AttentionLaunch args) {
+  AwaitPredecessor();
   TP2_DYNAMIC_SHARED(const Bf16*, keys);
   __shared__ float inverse[kHeads];
   const int row = static_cast<int>(blockIdx.y);
-  if (const int beside = row - args.requests * args.block_rows; beside >= 0) {
-    return MixBlockBeside(args.mix, beside);
-  }
-  AwaitPredecessor();
   const int head = static_cast<int>(blockIdx.x) * kHeads;
   const int request = row / args.block_rows;
   const int64_t offset = (static_cast<int64_t>(row) * args.heads + head) * args.dims;
@@ -278,10 +273,8 @@ constexpr size_t SharedBytes(int keys) {
 
 template <int kHeads>
 void LaunchAttentionOf(const AttentionLaunch& args, const Queue& queue) {
-  const int columns = args.heads / kHeads;
-  const dim3 grid(
-      static_cast<unsigned>(columns),
-      static_cast<unsigned>(args.requests * args.block_rows + MixGridRows(args.mix, columns)));
+  const dim3 grid(static_cast<unsigned>(args.heads / kHeads),
+                  static_cast<unsigned>(args.requests * args.block_rows));
   Launch(queue, AttentionKernel<kHeads>, grid, kThreads,
          SharedBytes<kHeads>(args.max_window + args.block_rows), args);
 }

@@ -77,7 +77,6 @@ absl::Status CudaOps::Initialize(int64_t max_positions) {
   TP2_RETURN_IF_ERROR(AllocateInto(block_best_, cuda::kMarkovBlocks * kMaxRequests));
   TP2_RETURN_IF_ERROR(AllocateInto(markov_arrivals_, 1));
   TP2_RETURN_IF_ERROR(AllocateInto(router_arrivals_, kMaxRows));
-  TP2_RETURN_IF_ERROR(AllocateInto(mix_arrivals_, kMaxRows));
   return BuildExpertBuffers();
 }
 
@@ -121,37 +120,32 @@ absl::Status CudaOps::BuildExpertBuffers() {
   TP2_RETURN_IF_ERROR(TP2_CUDA(
       cudaMemcpy(ones_.data(), ones.data(), kMaxRows * sizeof(float), cudaMemcpyHostToDevice)));
   TP2_RETURN_IF_ERROR(AllocateInto(row_items_, kMaxRows * config_.experts_per_token));
-  // The jobs of a list, then some beside it. A body for more groups than a job has reads one group
-  // past it.
+  // A body for more groups than a job has reads one group past it.
   const int64_t widest = std::max<int64_t>(
       {config_.tap_values(), config_.output_values(), config_.group_inputs(), dim, channels});
+  const int64_t few = cuda::kFewJobs * cuda::GroupsOf(cuda::kRowsPerPass) + 1;
+  const int64_t groups = std::max<int64_t>(few, 2 * group_capacity() + 1);
+  const int64_t rows = std::max<int64_t>(2 * items, cuda::kFewJobs * cuda::kRowsPerPass);
+  Workspace::Counts counts = {.quanta = 2 * groups * widest,
+                              .halves = cuda::kRowsPerGroup * groups * widest,
+                              .items = rows,
+                              .sums = int64_t{cuda::kRowsPerPass} * tuning::kMaxSplitOutputs,
+                              .arrivals = tuning::kMaxSplitOutputs / tuning::kBlockOutputs};
+  TP2_RETURN_IF_ERROR(side_.Allocate(counts));
   static_assert(cuda::kMaxHalves == 2);  // as many matrices per job as up has
-  const int64_t job_groups = cuda::GroupsOf(cuda::kRowsPerPass);
-  const int64_t groups =
-      std::max(cuda::kFewJobs * job_groups, cuda::kMaxHalves * (jobs + job_groups)) + 1;
-  const int64_t rows = std::max<int64_t>(cuda::kFewJobs, cuda::kMaxHalves) * cuda::kRowsPerPass +
-                       cuda::kMaxHalves * items;
-  const Workspace::Counts few = {.quanta = 2 * groups * widest,
-                                 .halves = cuda::kRowsPerGroup * groups * widest,
-                                 .items = rows,
-                                 .sums = int64_t{cuda::kRowsPerPass} * tuning::kMaxSplitOutputs,
-                                 .arrivals = tuning::kMaxSplitOutputs / tuning::kBlockOutputs};
-  Workspace::Counts all = few;
   const int64_t routed_outputs = std::max(channels, dim);
-  all.sums = std::max(few.sums, cuda::kMaxHalves * items * routed_outputs);
-  all.arrivals = std::max(few.arrivals, cuda::kMaxHalves * jobs * routed_outputs / 128);
-  return work_.Allocate(all, few.sums, few.arrivals);
+  counts.sums = std::max(counts.sums, 2 * items * routed_outputs);
+  counts.arrivals = std::max(counts.arrivals, 2 * jobs * routed_outputs / 128);
+  return main_.Allocate(counts);
 }
 
-absl::Status CudaOps::Workspace::Allocate(const Counts& all, int64_t beside_sums,
-                                          int64_t beside_arrivals) {
-  counts = all;
+absl::Status CudaOps::Workspace::Allocate(const Counts& counts) {
   TP2_RETURN_IF_ERROR(AllocateInto(quanta, counts.quanta));
   TP2_RETURN_IF_ERROR(AllocateInto(halves, counts.halves));
   TP2_RETURN_IF_ERROR(AllocateInto(row_sums, counts.items));
   TP2_RETURN_IF_ERROR(AllocateInto(scales, counts.items));
-  TP2_RETURN_IF_ERROR(AllocateInto(partial_sums, counts.sums + beside_sums));
-  return AllocateInto(arrivals, counts.arrivals + beside_arrivals);
+  TP2_RETURN_IF_ERROR(AllocateInto(partial_sums, counts.sums));
+  return AllocateInto(arrivals, counts.arrivals);
 }
 
 cuda::LinearWorkspace CudaOps::Workspace::view() {
@@ -161,13 +155,6 @@ cuda::LinearWorkspace CudaOps::Workspace::view() {
           .scales = scales.data(),
           .partial_sums = partial_sums.data(),
           .arrivals = arrivals.data()};
-}
-
-cuda::LinearWorkspace CudaOps::Workspace::beside_view() {
-  cuda::LinearWorkspace beside = view();
-  beside.partial_sums += counts.sums;
-  beside.arrivals += counts.arrivals;
-  return beside;
 }
 
 RankWeights CudaOps::Place(int rank, const RankWeights& host) {
@@ -214,7 +201,6 @@ void CudaOps::CheckLaunch(const char* op) {
 }
 
 void CudaOps::Fork() {
-  if (overlaps_) return;
   Check(forked_.Record(main_stream()));
   Check(forked_.HoldBack(side_queue().stream));
   must_wait_ = true;
@@ -228,12 +214,13 @@ void CudaOps::Join() {
   must_wait_ = true;
 }
 
+void CudaOps::MixBeside() {
+  if (mix_due_.has_value()) EnqueueMix(*std::exchange(mix_due_, std::nullopt), side_queue());
+}
+
 void CudaOps::Settle() {
   Join();
-  const std::optional<cuda::MixLaunch> mix = std::exchange(mix_due_, std::nullopt);
-  if (!mix.has_value()) return;
-  cuda::LaunchMix(*mix, queue());
-  CheckLaunch("Mix");
+  if (mix_due_.has_value()) EnqueueMix(*std::exchange(mix_due_, std::nullopt), queue());
 }
 
 void CudaOps::Copy(const void* in, size_t bytes, void* out) {

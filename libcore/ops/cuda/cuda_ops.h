@@ -189,34 +189,36 @@ class CudaOps {
   void RunProducts(std::span<const Product> products);
   // Products of equal k and rows, kFewJobs of them at most, in one launch per kind of matrix.
   void RunTogether(std::span<const Product> products);
-  void ForParts(
-      const cuda::LinearJobs& jobs, std::span<const exl3::MatrixView* const> matrices,
-      absl::FunctionRef<void(const cuda::LinearJobs&, std::span<const exl3::MatrixView* const>)>
-          body) const;
+  void RunFew(const cuda::LinearJobs& jobs, std::span<const exl3::MatrixView* const> matrices,
+              const cuda::LinearWorkspace& work, bool is_beside);
   void Multiply(const cuda::LinearJobs& jobs, std::span<const exl3::MatrixView* const> matrices,
                 const cuda::LinearWorkspace& work, const cuda::Queue& queue);
-  cuda::MixLaunch MixOf(const MixArgs<Bf16>& args);
+  void EnqueueMix(const MixArgs<Bf16>& args, const cuda::Queue& queue);
   cuda::AttentionLaunch AttentionOf(const AttentionArgs<Bf16>& args) const;
   cuda::KvFinishLaunch KvLaunchOf(const KvFinishArgs<Bf16>& args) const;
   const ExpertTable& TableOf(const RankStage& stage) const;
   cuda::RouteLaunch RouteOf(const ExpertsArgs& args);
-  void RunExperts(const ExpertTable& table, const cuda::LinearJobs& jobs,
-                  std::span<const exl3::MatrixView* const> shared_matrices);
-  void ListShared(const ExpertsArgs& args, const cuda::RouteLaunch& route,
-                  cuda::LinearJobs& jobs) const;
+  void RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs);
+  void RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args);
   // Parts of K for the products of one width among `block_count` blocks of outputs in one launch.
   int SplitsOf(const tuning::ProductKey& key, int block_count) const;
 
-  // Work beside the next kernel of queue(): Fork lets it start behind what is enqueued so far, Join
-  // makes what is enqueued later wait for it. Where kernels overlap it goes to the same stream, and
-  // the next kernel is launched to run beside it (launch.cuh).
+  // Work beside the main stream: Fork lets it start behind what is enqueued so far, Join makes what
+  // is enqueued later wait for it.
   void Fork();
   void Join();
-  // Does now what Enter has left to the operations behind it.
+  // The mix that Enter has left, if there is one: on the side stream, which has been forked, or
+  // now.
+  void MixBeside();
   void Settle();
   cudaStream_t main_stream() const { return (is_recording_ ? capture_stream_ : stream_).get(); }
-  cuda::Queue side_queue() {
-    if (overlaps_) return queue();
+  // For a kernel whose blocks are few and heavy: started early, they would crowd the
+  // multiprocessors that the kernel in front has left.
+  cuda::Queue PlainQueue() {
+    must_wait_ = true;
+    return queue();
+  }
+  cuda::Queue side_queue() const {
     return {(is_recording_ ? side_capture_ : side_stream_).get(), false};
   }
   int item_capacity() const;
@@ -232,9 +234,8 @@ class CudaOps {
   bool overlaps_ = false;     // kernels may: while a graph is captured
   bool must_wait_ = true;     // the next one may not
   bool has_side_work_ = false;
-  bool is_beside_ = false;  // Confidence has been enqueued for the next Markov to run beside it
-  std::optional<cuda::MixLaunch> mix_due_;  // of Enter, for the next operation that can take it
-  const RankStage* routed_ = nullptr;       // Router has grouped the rows for this one's Experts
+  std::optional<MixArgs<Bf16>> mix_due_;  // of Enter
+  const RankStage* routed_ = nullptr;     // Router has grouped the rows for this one's Experts
   bool is_reversed_ = false;  // each Markov position begins where the last one's weights are cached
   std::array<device::Event, kStepMarks> marks_;
   device::Arena arena_;
@@ -263,15 +264,11 @@ class CudaOps {
     struct Counts {
       int64_t quanta, halves, items, sums, arrivals;
     };
-    absl::Status Allocate(const Counts& all, int64_t beside_sums, int64_t beside_arrivals);
+    absl::Status Allocate(const Counts& counts);
     cuda::LinearWorkspace view();
-    // For split products beside others, which have sums of their own.
-    cuda::LinearWorkspace beside_view();
-
-    Counts counts = {};
   };
-  Workspace work_;
-  Buffer<unsigned int> markov_arrivals_, router_arrivals_, mix_arrivals_;
+  Workspace main_, side_;
+  Buffer<unsigned int> markov_arrivals_, router_arrivals_;
   Buffer<float> stream_dots_;
   Buffer<TopTwo> block_best_;
   Buffer<float> gate_, up_, parts_;

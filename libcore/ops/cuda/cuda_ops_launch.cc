@@ -65,8 +65,8 @@ void CudaOps::Latents(int rank, const LatentArgs<Bf16>& args) {
   const RmsNormArgs& norm = args.query_norm;
   cuda::LaunchLatents(
       {norm.x, cuda::DeviceViewOf(norm.weight), norm.eps, norm.rows, norm.columns, norm.y}, jobs,
-      work_.view(), kv, queue());
-  Multiply(jobs, {&product.matrix, 1}, work_.view(), queue());
+      main_.view(), kv, queue());
+  Multiply(jobs, {&product.matrix, 1}, main_.view(), queue());
   CheckLaunch("Latents");
 }
 
@@ -92,24 +92,22 @@ void CudaOps::Embed(int rank, const EmbedArgs<Bf16>& args) {
   CheckLaunch("Embed");
 }
 
-cuda::MixLaunch CudaOps::MixOf(const MixArgs<Bf16>& args) {
-  return {.dots = {args.streams, args.weights.fn, kMixOutputs, args.rows, config_.dim,
-                   config_.norm_eps, stream_dots_.data(), mix_arrivals_.data()},
-          .scale = args.weights.scale,
-          .base = args.weights.base,
-          .hc_eps = config_.hc_eps,
-          .sinkhorn_iterations = config_.sinkhorn_iterations,
-          .mix = args.mix};
+void CudaOps::EnqueueMix(const MixArgs<Bf16>& args, const cuda::Queue& queue) {
+  cuda::LaunchMix({args.streams, args.weights.fn, kMixOutputs, args.rows, config_.dim,
+                   config_.norm_eps, stream_dots_.data()},
+                  args.weights.scale, args.weights.base, config_.hc_eps,
+                  config_.sinkhorn_iterations, args.mix, queue);
+  CheckLaunch("Mix");
 }
 
 void CudaOps::Mix(int rank, const MixArgs<Bf16>& args) {
   if (args.rows == 0) return;
   Settle();
-  cuda::LaunchMix(MixOf(args), queue());
-  CheckLaunch("Mix");
+  EnqueueMix(args, queue());
 }
 
-// v41 collapses with a mix that it has: the next attention or experts take the new one along.
+// v41 collapses with a mix that it has: the new one is computed beside the attention or the
+// experts.
 void CudaOps::Enter(int rank, const EnterArgs<Bf16>& args) {
   if (args.rows == 0) return;
   if (config_.arch != Arch::kV41 && args.mix != nullptr) {
@@ -132,17 +130,15 @@ void CudaOps::Enter(int rank, const EnterArgs<Bf16>& args) {
                      .collapsed = args.collapsed,
                      .x = args.x},
                     queue());
-  if (args.mix != nullptr) {
-    mix_due_ = MixOf({args.streams, args.mix_weights, args.rows, args.mix});
-  }
   CheckLaunch("Enter");
+  if (args.mix != nullptr) mix_due_ = {args.streams, args.mix_weights, args.rows, args.mix};
 }
 
 void CudaOps::HeadMix(int rank, const HeadMixArgs<Bf16>& args) {
   if (args.rows == 0) return;
   Settle();
   cuda::LaunchHeadMix({args.streams, args.fn, kStreams, args.rows, config_.dim, config_.norm_eps,
-                       stream_dots_.data(), mix_arrivals_.data()},
+                       stream_dots_.data()},
                       args.scale, args.base, config_.hc_eps, args.pre, queue());
   CheckLaunch("HeadMix");
 }
@@ -194,14 +190,17 @@ void CudaOps::Attend(int rank, const AttendArgs<Bf16>& args) {
   if (args.attention.requests == 0) return;
   cuda::AttentionLaunch launch = AttentionOf(args.attention);
   launch.unrotated = args.queries.q;
-  launch.mix = std::exchange(mix_due_, std::nullopt).value_or(cuda::MixLaunch());
-  cuda::LaunchAttention(launch, queue());
+  const bool has_mix = mix_due_.has_value();
+  if (has_mix) Fork();
+  cuda::LaunchAttention(launch, PlainQueue());
   CheckLaunch("Attend");
+  if (has_mix) MixBeside();
 }
 
 void CudaOps::GroupedOutput(int rank, const GroupedOutputArgs& args) {
   const int inputs = config_.group_inputs(), outputs = config_.o_lora_rank;
   if (args.rows == 0) return;
+  Join();
   if (args.wo_a->fp8 != nullptr) {
     cuda::LaunchGroupedOutput({.o = args.o,
                                .weights = args.wo_a->fp8,
@@ -213,7 +212,7 @@ void CudaOps::GroupedOutput(int rank, const GroupedOutputArgs& args) {
                                .outputs = outputs,
                                .multiprocessors = multiprocessors_,
                                .z = args.z},
-                              queue());
+                              PlainQueue());
   } else {
     std::vector<Product> slices;
     for (int group = 0; group < args.groups; ++group) {
@@ -284,7 +283,6 @@ void CudaOps::Markov(int rank, const MarkovArgs& args) {
                       .requests = args.requests,
                       .wants_second = args.wants_second,
                       .is_reversed = std::exchange(is_reversed_, !is_reversed_),
-                      .is_beside = std::exchange(is_beside_, false),
                       .multiprocessors = multiprocessors_,
                       .best = args.best,
                       .bias = args.bias,
@@ -314,7 +312,6 @@ void CudaOps::Exchange(std::span<const ExchangeArgs> ranks) {
 void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
   if (args.requests == 0 || args.n_out == 0) return;
   Fork();
-  is_beside_ = !has_side_work_;
   cuda::LaunchConfidence({.xc = args.xc,
                           .fed = args.fed,
                           .fed_stride = args.fed_stride,

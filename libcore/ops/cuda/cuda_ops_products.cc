@@ -1,7 +1,5 @@
 // The EXL3 products of the CUDA op set: which launches they take, alone, together, by expert.
 #include <algorithm>
-#include <utility>
-#include <vector>
 
 #include "libcore/exl3/linear.h"
 #include "libcore/ops/cuda/cuda_ops.h"
@@ -46,18 +44,20 @@ void CudaOps::Multiply(const cuda::LinearJobs& jobs,
   if (has_half) cuda::LaunchHalfGemm(jobs, work, queue);
 }
 
-// The first jobs.job_count of jobs.few, all together or one by one: body(jobs, their matrices).
-void CudaOps::ForParts(
-    const cuda::LinearJobs& jobs, std::span<const exl3::MatrixView* const> matrices,
-    absl::FunctionRef<void(const cuda::LinearJobs&, std::span<const exl3::MatrixView* const>)> body)
-    const {
-  if (joins_products_) return body(jobs, matrices);
+// The first jobs.job_count of jobs.few, prepared and multiplied: in one launch, or one by one.
+void CudaOps::RunFew(const cuda::LinearJobs& jobs,
+                     std::span<const exl3::MatrixView* const> matrices,
+                     const cuda::LinearWorkspace& work, bool is_beside) {
+  const int at_once = joins_products_ ? jobs.job_count : 1;
   cuda::LinearJobs part = jobs;
-  part.job_count = 1;
-  for (int i = 0; i < jobs.job_count; ++i) {
-    part.few[0] = jobs.few[i];
-    part.max_outputs = matrices[i]->n;
-    body(part, matrices.subspan(i, 1));
+  part.job_count = at_once;
+  for (int begin = 0; begin < jobs.job_count; begin += at_once) {
+    if (at_once == 1) {
+      part.few[0] = jobs.few[begin];
+      part.max_outputs = matrices[begin]->n;
+    }
+    cuda::LaunchPrepareRows(part, work, is_beside ? side_queue() : queue());
+    Multiply(part, matrices.subspan(begin, at_once), work, is_beside ? side_queue() : queue());
   }
 }
 
@@ -85,10 +85,7 @@ void CudaOps::RunTogether(std::span<const Product> products) {
       job.first_item = static_cast<int>(i) * cuda::kRowsPerPass;
       job.first_group = static_cast<int>(i) * cuda::GroupsOf(cuda::kRowsPerPass);
     }
-    ForParts(jobs, matrices, [this](const auto& part, auto of_part) {
-      cuda::LaunchPrepareRows(part, work_.view(), queue());
-      Multiply(part, of_part, work_.view(), queue());
-    });
+    RunFew(jobs, matrices, main_.view(), false);
   }
 }
 
@@ -113,42 +110,58 @@ void CudaOps::Linear(int rank, std::span<const LinearOpArgs> products) {
   CheckLaunch("Linear");
 }
 
-// A product of all experts: `jobs` lists the routed ones', one launch per width that the stage's
-// experts have (a job of another width leaves at once), and has the shared one's in jobs.few, split
-// over K instead and beside them. So is a mix that is due.
-void CudaOps::RunExperts(const ExpertTable& table, const cuda::LinearJobs& jobs,
-                         std::span<const exl3::MatrixView* const> shared_matrices) {
-  cuda::LaunchPrepareRows(jobs, work_.view(), queue());
-  Fork();
-  cuda::LinearJobs shared = jobs, routed = jobs;
-  shared.list = {};
-  shared.job_count = jobs.beside_count;
-  shared.max_items = jobs.beside_items;
-  routed.is_beside = !has_side_work_;
-  if (const auto mix = std::exchange(mix_due_, std::nullopt); mix.has_value()) {
-    cuda::LaunchMix(*mix, side_queue());
-    shared.is_beside = routed.is_beside;
-  }
-  ForParts(shared, shared_matrices, [this](const auto& part, auto of_part) {
-    Multiply(part, of_part, work_.beside_view(), side_queue());
-  });
+// The routed experts' products: one launch per width that the stage's experts have; a job of
+// another width leaves at once.
+void CudaOps::RunRouted(const ExpertTable& table, const cuda::LinearJobs& jobs) {
+  cuda::LaunchPrepareRows(jobs, main_.view(), queue());
   for (const int bits : table.bits) {
-    cuda::LaunchListGemm(bits, routed, work_.view(), multiprocessors_, queue());
+    cuda::LaunchListGemm(bits, jobs, main_.view(), multiprocessors_, queue());
   }
-  if (table.has_half) cuda::LaunchHalfGemm(routed, work_.view(), queue());
-  Join();
+  if (table.has_half) cuda::LaunchHalfGemm(jobs, main_.view(), queue());
 }
 
-// The shared expert's jobs behind the routed ones' in the workspace.
-void CudaOps::ListShared(const ExpertsArgs& args, const cuda::RouteLaunch& route,
-                         cuda::LinearJobs& jobs) const {
-  jobs.beside_items = args.rows;
-  for (int i = 0; i < jobs.beside_count; ++i) {
+// The shared expert beside the routed ones. Its few jobs are split over K instead.
+void CudaOps::RunShared(const cuda::RouteLaunch& route, const ExpertsArgs& args) {
+  const RankExpert& shared = args.stage->shared;
+  const int entries = args.rows * route.top_k;
+  const int64_t offset = int64_t{entries} * route.channels;
+  cuda::LinearJobs jobs;
+  jobs.max_items = args.rows;
+  jobs.swiglu_limit = config_.swiglu_limit;
+  for (int i = 0; i < cuda::kFewJobs; ++i) {
     jobs.few[i].items = args.rows;
-    jobs.few[i].first_item = cuda::kMaxHalves * route.item_capacity + i * cuda::kRowsPerPass;
-    jobs.few[i].first_group =
-        cuda::kMaxHalves * route.group_capacity + i * cuda::GroupsOf(cuda::kRowsPerPass);
+    jobs.few[i].first_item = i * cuda::kRowsPerPass;
+    jobs.few[i].first_group = i * cuda::GroupsOf(cuda::kRowsPerPass);
   }
+  const exl3::MatrixView* const up[] = {&shared.w1, &shared.w3};
+  jobs.job_count = 2;
+  jobs.max_outputs = route.channels;
+  for (int i = 0; i < jobs.job_count; ++i) {
+    jobs.few[i].matrix = cuda::DeviceViewOf(*up[i]);
+    jobs.few[i].x = args.x;
+    jobs.few[i].x_stride = config_.dim;
+    jobs.few[i].y = (i == 0 ? route.gate : route.up) + offset;
+    jobs.few[i].y_stride = route.channels;
+  }
+  RunFew(jobs, up, side_.view(), true);
+  std::vector<const exl3::MatrixView*> down;
+  jobs.job_count = route.halves;
+  jobs.is_gated = true;
+  jobs.max_outputs = config_.dim;
+  int64_t begin = offset;
+  for (int i = 0; i < jobs.job_count; ++i) {
+    const exl3::MatrixView& half = shared.w2[i];
+    down.push_back(&half);
+    jobs.few[i].matrix = cuda::DeviceViewOf(half);
+    jobs.few[i].x = route.gate + begin;
+    jobs.few[i].up = route.up + begin;
+    jobs.few[i].weights = ones_.data();
+    jobs.few[i].x_stride = route.channels;
+    jobs.few[i].y = route.parts + (int64_t{i} * route.item_capacity + entries) * config_.dim;
+    jobs.few[i].y_stride = config_.dim;
+    begin += half.k;
+  }
+  RunFew(jobs, down, side_.view(), true);
 }
 
 const CudaOps::ExpertTable& CudaOps::TableOf(const RankStage& stage) const {
@@ -183,54 +196,25 @@ cuda::RouteLaunch CudaOps::RouteOf(const ExpertsArgs& args) {
 void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   if (args.rows == 0) return;
   const ExpertTable& table = TableOf(*args.stage);
-  const RankExpert& shared = args.stage->shared;
-  const int entries = args.rows * config_.experts_per_token;
+  const int jobs = args.rows * config_.experts_per_token;
   const cuda::RouteLaunch route = RouteOf(args);
+  Fork();
+  RunShared(route, args);
+  MixBeside();
   if (std::exchange(routed_, nullptr) != args.stage) cuda::LaunchRoute(route, queue());
-
-  const int64_t channels_at = int64_t{entries} * route.channels;
-  const exl3::MatrixView* const up_matrices[] = {&shared.w1, &shared.w3};
-  cuda::LinearJobs up;
-  up.list = {route.up_jobs, route.up_count, config_.dim, route.channels};
-  up.job_count = 2 * entries;
-  up.beside_count = 2;
-  up.max_items = std::min(args.rows, cuda::kRowsPerJob);
-  up.max_outputs = route.channels;
-  ListShared(args, route, up);
-  for (int i = 0; i < up.beside_count; ++i) {
-    up.few[i].matrix = cuda::DeviceViewOf(*up_matrices[i]);
-    up.few[i].x = args.x;
-    up.few[i].x_stride = config_.dim;
-    up.few[i].y = (i == 0 ? route.gate : route.up) + channels_at;
-    up.few[i].y_stride = route.channels;
-  }
-  RunExperts(table, up, up_matrices);
-
-  std::vector<const exl3::MatrixView*> down_matrices;
-  cuda::LinearJobs down;
-  down.list = {route.down_jobs, route.down_count, shared.w2[0].k, config_.dim};
-  down.job_count = route.halves * entries;
-  down.beside_count = route.halves;
-  down.is_gated = true;
-  down.max_items = up.max_items;
-  down.max_outputs = config_.dim;
-  down.swiglu_limit = config_.swiglu_limit;
-  ListShared(args, route, down);
-  int64_t begin = channels_at;
-  for (int i = 0; i < down.beside_count; ++i) {
-    const exl3::MatrixView& half = shared.w2[i];
-    down_matrices.push_back(&half);
-    down.few[i].matrix = cuda::DeviceViewOf(half);
-    down.few[i].x = route.gate + begin;
-    down.few[i].up = route.up + begin;
-    down.few[i].weights = ones_.data();
-    down.few[i].x_stride = route.channels;
-    down.few[i].y = route.parts + (int64_t{i} * route.item_capacity + entries) * config_.dim;
-    down.few[i].y_stride = config_.dim;
-    begin += half.k;
-  }
-  RunExperts(table, down, down_matrices);
-
+  cuda::LinearJobs products;
+  products.list = {route.up_jobs, route.up_count, config_.dim, route.channels};
+  products.job_count = 2 * jobs;
+  products.max_items = std::min(args.rows, cuda::kRowsPerJob);
+  products.max_outputs = route.channels;
+  products.swiglu_limit = config_.swiglu_limit;
+  RunRouted(table, products);
+  products.list = {route.down_jobs, route.down_count, args.stage->shared.w2[0].k, config_.dim};
+  products.job_count = route.halves * jobs;
+  products.max_outputs = config_.dim;
+  products.is_gated = true;
+  RunRouted(table, products);
+  Join();
   cuda::LaunchCombine(route, args.partials, args.half_stride, queue());
   CheckLaunch("Experts");
 }

@@ -73,17 +73,14 @@ struct JobList {
 };
 
 // Either `job_count` jobs by value, up to kFewJobs, or a list of `job_count` at most; all of
-// the same k. Rows of jobs by value may be prepared in one launch with those of a list.
+// the same k.
 inline constexpr int kFewJobs = 8;
 struct LinearJobs {
   LinearJob few[kFewJobs];
   JobList list;
   int job_count = 1;
-  int beside_count = 0;  // jobs by value beside the list, of beside_items each at most
-  int beside_items = 0;
   bool is_gated = false;
-  bool is_beside = false;  // products: beside the kernel in front (launch.cuh)
-  int max_items = 0;       // of any job
+  int max_items = 0;  // of any job
   int max_outputs = 0;
   float swiglu_limit = 0;
 };

@@ -145,11 +145,7 @@ __global__ void __launch_bounds__(kThreads, kMarkovBlocksOf<kRequests>)
   };
   GroupWeights weights = {};
   weights.Load(form, first_of(group), vocab, k);
-  if (args.is_beside) {
-    PassPredecessor();
-  } else {
-    AwaitPredecessor();
-  }
+  AwaitPredecessor();
   for (int i = threadIdx.x; i < args.requests * columns; i += kThreads) {
     const int64_t token = args.previous[i / columns * args.previous_stride];
     embedded[i] = Half16At(args.embed, token * columns + i % columns);
@@ -191,7 +187,6 @@ __global__ void __launch_bounds__(kThreads, kMarkovBlocksOf<kRequests>)
   }
   __syncthreads();
   if (is_last) MergeBlocks<kTwo>(args, warp_best);
-  if (args.is_beside) AwaitPredecessor();
 }
 
 __global__ void ExchangeKernel(const __grid_constant__ ExchangeLaunch args) {

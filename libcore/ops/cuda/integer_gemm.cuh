@@ -186,8 +186,7 @@ __device__ inline WarpUnits UnitsOfWarp(int column, int first, int last) {
 
 // The first weights are on their way before the rows are ready.
 template <class Shape, int K, int kGroups>
-__device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& work, bool is_beside,
-                                uint4* shared) {
+__device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& work, uint4* shared) {
   const int warp = threadIdx.x / 32;
   const int column = warp % kBlockColumns;
   const int block = static_cast<int>(blockIdx.x);
@@ -198,11 +197,7 @@ __device__ inline void GemmBody(const LinearJob& job, const LinearWorkspace& wor
                   steps * static_cast<int>(blockIdx.y + 1) / static_cast<int>(gridDim.y));
   uint4* const slots = shared + warp * Shape::kSlots * Shape::kUnitVectors;
   StartUnits<Shape, K>(job, range, slots);
-  if (is_beside) {
-    PassPredecessor();
-  } else {
-    AwaitPredecessor();
-  }
+  AwaitPredecessor();
   int sums[kUnitSide][kGroups][4] = {};
   SumUnits<Shape, K, kGroups>(job, work, range, slots, sums);
   int* const high = reinterpret_cast<int*>(shared);
@@ -257,14 +252,12 @@ __global__ void __launch_bounds__(GemmShape<K, kMaxGroups>::kThreads,
   }
   if (threadIdx.x < 2) Prefetch(job.matrix.svh + first_output + 64 * threadIdx.x);
   const int groups = GroupsOf(job.items);
-  // A variant with a body for fewer groups, too.
-  constexpr int kFewer = kMaxGroups == kTwoGroups ? 1 : kMaxGroups == kFourGroups ? 3 : kMaxGroups;
-  if (kFewer < kMaxGroups && groups <= kFewer) {
-    GemmBody<Shape, K, kFewer>(job, work, jobs.is_beside, shared);
-  } else {
-    GemmBody<Shape, K, kMaxGroups>(job, work, jobs.is_beside, shared);
+  if constexpr (kMaxGroups == kTwoGroups) {
+    if (groups == 1) return GemmBody<Shape, K, 1>(job, work, shared);
+  } else if constexpr (kMaxGroups == kFourGroups) {
+    if (groups <= 3) return GemmBody<Shape, K, 3>(job, work, shared);
   }
-  AwaitPredecessor();
+  GemmBody<Shape, K, kMaxGroups>(job, work, shared);
 }
 
 template <int K, int kMaxGroups>

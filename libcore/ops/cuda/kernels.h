@@ -130,9 +130,7 @@ void LaunchUpdate(Bf16* streams, const Bf16* y, const MixCoefficients* mix, int 
 void LaunchAddHalves(const float* half0, const float* half1, int64_t count, Bf16* y0, Bf16* y1,
                      const Queue& queue);
 
-// mix.cu. Sums of a row: the outputs, then the sum of squares. partials:
-// [rows][segments][kMixSums], segments = ceil(4 dim / 1024).
-inline constexpr int kMixSums = kMixOutputs + 1;
+// mix.cu. partials: [rows][kMixOutputs + 1][segments], segments = ceil(4 dim / 1024).
 struct StreamDotsLaunch {
   const Bf16* streams;
   const float* fn;
@@ -140,17 +138,9 @@ struct StreamDotsLaunch {
   int rows, dim;
   float norm_eps;
   float* partials;
-  unsigned int* arrivals;  // [rows] at least; zero between launches
 };
-struct MixLaunch {
-  StreamDotsLaunch dots = {};  // no rows: nothing to do
-  const float* scale = nullptr;
-  const float* base = nullptr;
-  float hc_eps = 0;
-  int sinkhorn_iterations = 0;
-  MixCoefficients* mix = nullptr;
-};
-void LaunchMix(const MixLaunch& args, const Queue& queue);
+void LaunchMix(const StreamDotsLaunch& dots, const float* scale, const float* base, float hc_eps,
+               int sinkhorn_iterations, MixCoefficients* mix, const Queue& queue);
 void LaunchHeadMix(const StreamDotsLaunch& dots, const float* scale, const float* base,
                    float hc_eps, float* pre, const Queue& queue);
 
@@ -171,7 +161,6 @@ struct AttentionLaunch {
   int requests, heads, dims, rope_dims, ring_rows, max_window, block_rows;
   float score_scale;
   float* o;
-  MixLaunch mix = {};  // beside the attention
 };
 void LaunchAttention(const AttentionLaunch& args, const Queue& queue);
 
@@ -254,7 +243,6 @@ struct MarkovLaunch {
   int requests;
   bool wants_second;
   bool is_reversed;     // from the last row to the first
-  bool is_beside;       // it needs nothing of the kernel in front (launch.cuh)
   int multiprocessors;  // of the card
   TopTwo* best;
   float* bias;

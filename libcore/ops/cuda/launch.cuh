@@ -5,10 +5,7 @@
 //  * every block of every kernel calls AwaitPredecessor, also one that has nothing to do: a kernel
 //    that ended without it would let its successor see memory that is still being written;
 //  * in front of that call a kernel reads weights, arguments, and results of the predecessor's
-//    predecessor, which has ended by then; it writes nothing;
-//  * a kernel may run beside its predecessor if what it needs was there when that one, or the first
-//    of several that run so, passed AwaitPredecessor: it calls PassPredecessor instead, and
-//    AwaitPredecessor when its work is done, for whoever follows.
+//    predecessor, which has ended by then; it writes nothing.
 #pragma once
 
 #include "libcore/device/overlap.cuh"
@@ -17,10 +14,6 @@
 
 namespace tp2::cuda {
 
-template <class... Parameters, class... Arguments>
-void Launch(const Queue& queue, void (*kernel)(Parameters...), dim3 grid, unsigned threads,
-            size_t shared_bytes, const Arguments&... arguments) {
-  device::LaunchKernel(queue, kernel, grid, threads, shared_bytes, arguments...);
-}
+using device::Launch;
 
 }  // namespace tp2::cuda

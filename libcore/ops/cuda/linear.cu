@@ -28,23 +28,16 @@ __device__ GatedRow GatedRowOf(const LinearJob& job, int item, float limit) {
   return {job.x + at, job.up + at, job.weights[item], limit};
 }
 
-// One block for each item of each job: those beside a list first. Threads and dynamic shared memory
-// as PrepareInteger wants them.
+// Grid: x = items, y = jobs; threads and dynamic shared memory as PrepareInteger wants them.
 template <bool kIsGated>
 __global__ void __launch_bounds__(32 * kMaxPrepareWarps)
     PrepareRowsKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
   TP2_DYNAMIC_SHARED(float4, held);
-  const bool has_list = jobs.list.jobs != nullptr;
-  const int beside = jobs.beside_count * jobs.beside_items;
-  const int block = static_cast<int>(blockIdx.x);
-  const bool is_in_list = has_list && block >= beside;
-  const int of_kind = is_in_list ? block - beside : block;
-  const int items = has_list && !is_in_list ? jobs.beside_items : jobs.max_items;
-  const int number = of_kind / items, item = of_kind % items;
-  if (!is_in_list) PrefetchSigns(jobs.few[number].matrix);
+  if (jobs.list.jobs == nullptr) PrefetchSigns(jobs.few[blockIdx.y].matrix);
   AwaitPredecessor();
-  if (is_in_list && number >= *jobs.list.count) return;
-  const LinearJob& job = is_in_list ? jobs.list.jobs[number] : jobs.few[number];
+  if (IsBehindList(jobs)) return;
+  const LinearJob& job = JobOf(jobs);
+  const int item = static_cast<int>(blockIdx.x);
   if (item >= job.items || job.matrix.codebook != kCodebookMul1) return;
   const RowPlace place = PlaceOf(job, item);
   if constexpr (kIsGated) {
@@ -171,11 +164,10 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void LaunchPrepareRows(const LinearJobs& jobs, const LinearWorkspace& work, const Queue& queue) {
-  const int blocks = jobs.job_count * jobs.max_items + jobs.beside_count * jobs.beside_items;
+  const dim3 grid(static_cast<unsigned>(jobs.max_items), static_cast<unsigned>(jobs.job_count));
   const auto kernel = jobs.is_gated ? PrepareRowsKernel<true> : PrepareRowsKernel<false>;
   const int k = InputsOf(jobs);
-  Launch(queue, kernel, static_cast<unsigned>(blocks), PrepareThreads(k), PrepareSharedBytes(k),
-         jobs, work);
+  Launch(queue, kernel, grid, PrepareThreads(k), PrepareSharedBytes(k), jobs, work);
 }
 
 void LaunchIntegerGemm(int bits, const LinearJobs& jobs, const LinearWorkspace& work, int splits,

@@ -105,7 +105,7 @@ __device__ inline WarpUnits StartPiece(const LinearJob& job, const ListCut& cut,
 // The steps [cut.begin, cut.job_end), which are walked.
 template <int K, int kGroups>
 __device__ inline void ListGemmBody(const LinearJob& job, const LinearWorkspace& work, ListCut& cut,
-                                    bool is_beside, uint4* shared) {
+                                    uint4* shared) {
   using Shape = ListShape<K>;
   const int warp = threadIdx.x / 32;
   const int column = warp % kBlockColumns;
@@ -113,7 +113,7 @@ __device__ inline void ListGemmBody(const LinearJob& job, const LinearWorkspace&
   int* const high = reinterpret_cast<int*>(shared) + Shape::kSlotBytes / sizeof(int);
   const BlockSums totals = {high, high + kRowsPerJob * kSumPitch};
   WarpUnits units = StartPiece<K>(job, cut, cut.begin, column, slots);
-  if (!is_beside) AwaitPredecessor();
+  AwaitPredecessor();
   while (true) {
     ClearSums(job, totals);
     int sums[kUnitSide][kGroups][4] = {};
@@ -133,10 +133,9 @@ __device__ inline void ListGemmBody(const LinearJob& job, const LinearWorkspace&
 // Jobs of another width are skipped: the launch of theirs does them.
 template <int K>
 __global__ void __launch_bounds__(ListShape<K>::kThreads, ListShape<K>::kBlocks)
-    ListGemmKernel(const JobList list, const LinearWorkspace work, int places, bool is_beside) {
+    ListGemmKernel(const JobList list, const LinearWorkspace work, int places) {
   TP2_DYNAMIC_SHARED(uint4, shared);
   __shared__ ListCut cut;
-  if (is_beside) PassPredecessor();
   if (threadIdx.x == 0) cut = ListCut::Of(list, places);
   __syncthreads();
   while (cut.begin < cut.end) {
@@ -148,9 +147,9 @@ __global__ void __launch_bounds__(ListShape<K>::kThreads, ListShape<K>::kBlocks)
     if (job.matrix.bits != K || job.matrix.codebook != kCodebookMul1) {
       if (threadIdx.x == 0) cut.begin = cut.job_end;
     } else if (job.items <= kRowsPerGroup) {
-      ListGemmBody<K, 1>(job, work, cut, is_beside, shared);
+      ListGemmBody<K, 1>(job, work, cut, shared);
     } else {
-      ListGemmBody<K, 2>(job, work, cut, is_beside, shared);
+      ListGemmBody<K, 2>(job, work, cut, shared);
     }
     __syncthreads();
   }
@@ -169,7 +168,7 @@ void LaunchListGemmOf(const LinearJobs& jobs, const LinearWorkspace& work, int m
   const int steps = jobs.job_count * (jobs.list.n / kBlockOutputs) * (jobs.list.k / 128);
   const int blocks = std::min(kMostWaves * places, CeilDivided(steps, kLeastSteps));
   Launch(queue, ListGemmKernel<K>, static_cast<unsigned>(blocks), Shape::kThreads,
-         Shape::kSharedBytes, jobs.list, work, places, jobs.is_beside);
+         Shape::kSharedBytes, jobs.list, work, places);
 }
 
 }  // namespace tp2::cuda

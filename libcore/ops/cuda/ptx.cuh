@@ -61,6 +61,5 @@ __device__ inline unsigned CountArrival(unsigned* arrivals) {
 }
 
 using device::AwaitPredecessor;
-using device::PassPredecessor;
 
 }  // namespace tp2::cuda

@@ -67,6 +67,5 @@ inline void WidenHalves(uint32_t halves, float& low, float& high) {
 inline void Prefetch(const void*) {}
 inline unsigned CountArrival(unsigned* arrivals) { return (*arrivals)++; }
 using device::AwaitPredecessor;
-using device::PassPredecessor;
 
 }  // namespace tp2::cuda
