@@ -231,6 +231,7 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
   routed_ = args.stage;
   cuda::RouteLaunch route = {};
   if (args.stage != nullptr) {
+    Fork();  // the shared expert of Experts needs no choices
     route = RouteOf({.x = args.x, .choices = args.choices, .stage = args.stage, .rows = args.rows});
   }
   cuda::LaunchRouter({.x = args.x,

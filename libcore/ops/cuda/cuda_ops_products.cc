@@ -198,10 +198,11 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   const ExpertTable& table = TableOf(*args.stage);
   const int jobs = args.rows * config_.experts_per_token;
   const cuda::RouteLaunch route = RouteOf(args);
-  Fork();
+  const bool is_routed = std::exchange(routed_, nullptr) == args.stage;
+  if (!is_routed || !has_side_work_) Fork();
   RunShared(route, args);
   MixBeside();
-  if (std::exchange(routed_, nullptr) != args.stage) cuda::LaunchRoute(route, queue());
+  if (!is_routed) cuda::LaunchRoute(route, queue());
   cuda::LinearJobs products;
   products.list = {route.up_jobs, route.up_count, config_.dim, route.channels};
   products.job_count = 2 * jobs;

@@ -55,17 +55,22 @@ __device__ float SegmentDot(const LaneSweeps<float4>& w, const LaneSweeps<uint2>
   return WarpButterfly(sum);
 }
 
-// Few enough tiles of rows that other kernels find places beside, and that rows share weights.
+// Few enough tiles of rows that rows share weights; blocks of half of the sums find places beside
+// those of an attention.
 constexpr int kMostTiles = 4;
+constexpr int kParts = 2;
+constexpr int kMaxPartSums = (kMaxSums + kParts - 1) / kParts;
 
-// Grid: x = segments, y = tiles of rows; one warp per sum, which holds its weights for all rows of
-// the tile. partials[row][sum][segment].
-__global__ void __launch_bounds__(32 * kMaxSums)
+// Grid: x = segments, y = tiles of rows, z = parts of the sums; one warp per sum, which holds its
+// weights for all rows of the tile. partials[row][sum][segment].
+__global__ void __launch_bounds__(32 * kMaxPartSums)
     StreamDotsKernel(const StreamDotsLaunch args, int tile_rows) {
   const int64_t columns = kStreams * args.dim;
   const int begin = static_cast<int>(blockIdx.x) * kSegment;
   const int count = min(kSegment, kStreams * args.dim - begin) / kSweepInputs;
-  const int sum = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int sum = warp * kParts + static_cast<int>(blockIdx.z);
+  if (sum > args.outputs) return AwaitPredecessor();
   const bool is_square = sum == args.outputs;
   LaneSweeps<float4> w = {};
   if (!is_square) w.Load(args.fn + sum * columns + begin + 4 * lane, count);
@@ -159,8 +164,9 @@ __global__ void __launch_bounds__(32)
 void LaunchDots(const StreamDotsLaunch& args, const Queue& queue) {
   const int tile_rows = (args.rows + kMostTiles - 1) / kMostTiles;
   const dim3 grid(static_cast<unsigned>(SegmentsOf(args.dim)),
-                  static_cast<unsigned>((args.rows + tile_rows - 1) / tile_rows));
-  Launch(queue, StreamDotsKernel, grid, 32 * (args.outputs + 1), 0, args, tile_rows);
+                  static_cast<unsigned>((args.rows + tile_rows - 1) / tile_rows), kParts);
+  const int warps = (args.outputs + 1 + kParts - 1) / kParts;
+  Launch(queue, StreamDotsKernel, grid, 32 * warps, 0, args, tile_rows);
 }
 
 }  // namespace
