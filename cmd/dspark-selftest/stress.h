@@ -5,16 +5,11 @@
 
 #include "absl/status/statusor.h"
 #include "cmd/dspark-selftest/fault_bench.h"
+#include "libcore/base/hiccups.h"
 #include "libcore/base/json.h"
 
 namespace tp2::selftest {
 
-// How much of its time a busy loop loses to the machine: beside a latency it says what it is worth.
-struct Hiccups {
-  double lost_percent = 0;  // in gaps over 50 us
-  double longest_us = 0;
-};
-Hiccups MeasureHiccups(int64_t duration_ms);
 Json HiccupJson(const Hiccups& hiccups);
 
 struct StressOptions {

@@ -1,6 +1,7 @@
 // step_overhead [ROUNDS] [WORK_US] [PAUSE_US] [CLIENT_SPIN_US] [SPIN_MS]: what a STEP over TCP
 // costs beyond the engine, at production row sizes (6 rows of 30,720 B), with an engine that takes
-// a fixed time and computes nothing. By hand, never in CI: times belong to the machine.
+// a fixed time and computes nothing, with a hiccup meter before and after. By hand, never in CI:
+// times belong to the machine.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "libcore/base/hiccups.h"
 #include "libcore/base/percentile.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/client/client.h"
@@ -115,6 +117,7 @@ int Main(const Options& options) {
   client::AppendSyntheticRows(
       {.seed = 1, .row_count = kRows, .row_values = engine.info().config.tap_values()}, &rows);
 
+  const Hiccups before = MeasureHiccups(300);
   std::vector<int64_t> beyond_ns, round_ns, server_us;
   for (int round = 0; round < options.rounds; ++round) {
     const uint64_t position = static_cast<uint64_t>(round) * kRows;
@@ -145,6 +148,7 @@ int Main(const Options& options) {
     beyond_ns.push_back(spent_ns - int64_t{answer->value->draft_us} * 1000);
     server_us.push_back(static_cast<int64_t>(answer->header.time_us));
   }
+  const Hiccups after = MeasureHiccups(300);
   server.BeginDrain();
   server.BeginDrain();
   run.join();
@@ -155,6 +159,8 @@ int Main(const Options& options) {
               options.rounds, options.work_us, options.pause_us, us(round_ns, 50));
   std::printf("p50 %.1f us, p99 %.1f us, in the worker p50 %ld us\n", us(beyond_ns, 50),
               us(beyond_ns, 99), NearestRank(server_us, 50));
+  std::printf("hiccups before and after: %.2f and %.2f %% lost, longest %.0f and %.0f us\n",
+              before.lost_percent, after.lost_percent, before.longest_us, after.longest_us);
   return 0;
 }
 
