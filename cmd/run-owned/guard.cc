@@ -92,6 +92,8 @@ bool GuardLoop::WaitForStart() {
 }
 
 bool GuardLoop::StartJob() {
+  // Before the job is there: whatever the clock does meanwhile, it counts.
+  started_ns_ = BootNowNs();
   if (options_.wants_cgroup) {
     absl::StatusOr<Cgroup> cgroup = Cgroup::Create();
     if (cgroup.ok()) {
@@ -121,7 +123,6 @@ bool GuardLoop::StartJob() {
   }
   main_ = spawned.pid;
   main_pidfd_ = OpenPidfd(main_);
-  started_ns_ = BootNowNs();
   job_ = std::make_unique<JobTree>(::getpid(), main_, cgroup_.has_value() ? &*cgroup_ : nullptr,
                                    std::vector<pid_t>());
   ladder_ = std::make_unique<Ladder>(

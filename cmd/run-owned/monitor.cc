@@ -227,7 +227,7 @@ void Monitor::TakeGuardMessages() {
       case GuardMessage::kStarted:
         main_ = message->a;
         record_.cgroup_path = message->text;
-        job_started_ns_ = BootNowNs();
+        job_started_ns_ = start_sent_ns_;
         Event(absl::StrCat("job started: pid ", main_, ", control group ",
                            *message->text == '\0' ? "none" : message->text));
         break;
@@ -357,6 +357,7 @@ void Monitor::WaitForSomething(int64_t now_ns) {
 
 void Monitor::Run() {
   Event("permit checked again, starting");
+  start_sent_ns_ = BootNowNs();
   SendMessage(guard_->socket.get(), GuardMessage::kStart);
   while (!is_over_) {
     // The permit first: nothing else may come between its event and the stop.

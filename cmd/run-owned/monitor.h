@@ -88,6 +88,7 @@ class Monitor {
 
   RunRecord record_;
   int64_t begin_ns_;
+  int64_t start_sent_ns_ = 0;
   std::optional<int64_t> job_started_ns_;
   pid_t main_ = -1;
   bool is_over_ = false;

@@ -88,6 +88,20 @@ def no_wall_waits(bench):
     check(not own, f'waits on the wall clock: {own[:3]}')
 
 
+@case('35', 'time suspended while the job is being started counts, too')
+def suspended_at_the_start(bench):
+    env = bench.shift_clocks(0, 0)
+    shifts = env['LD_PRELOAD'] + '.shift'
+    # Sooner than run-owned can hear that the job runs.
+    job = f'open({shifts!r} + ".new", "w").write("3600 3600\\n"); import os, time; ' \
+          f'os.rename({shifts!r} + ".new", {shifts!r}); time.sleep(60)'
+    begin = time.monotonic()
+    process = bench.start(job, env=env, options=('--cap-ms', '600000'))
+    bench.finish(process, 124)
+    bench.expect_verdict('cap')
+    bench.check_time(time.monotonic() - begin < 5, 'it waits on')
+
+
 @case('35', 'suspended time counts: the cap fires at resume')
 def suspended(bench):
     process = bench.start_waiting(env=bench.shift_clocks(0, 0), options=('--cap-ms', '600000'))
