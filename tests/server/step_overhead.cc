@@ -92,6 +92,24 @@ struct Options {
   int64_t spin_ms = 0;
 };
 
+// Of the rounds.
+struct Times {
+  const std::vector<int64_t>&round_ns, &beyond_ns, &server_us;
+};
+
+void Print(const Options& options, const Times& times, const Hiccups& before,
+           const Hiccups& after) {
+  const auto us = [](const std::vector<int64_t>& ns, int percent) {
+    return static_cast<double>(NearestRank(ns, percent)) / 1e3;
+  };
+  std::printf("%d rounds, engine %ld us, pause %ld us: STEP p50 %.1f us, beyond the engine ",
+              options.rounds, options.work_us, options.pause_us, us(times.round_ns, 50));
+  std::printf("p50 %.1f us, p99 %.1f us, in the worker p50 %ld us\n", us(times.beyond_ns, 50),
+              us(times.beyond_ns, 99), NearestRank(times.server_us, 50));
+  std::printf("hiccups before and after: %.2f and %.2f %% lost, longest %.0f and %.0f us\n",
+              before.lost_percent, after.lost_percent, before.longest_us, after.longest_us);
+}
+
 int Main(const Options& options) {
   spdlog::set_level(spdlog::level::warn);
   const SteadyClock clock;
@@ -152,15 +170,7 @@ int Main(const Options& options) {
   server.BeginDrain();
   server.BeginDrain();
   run.join();
-  const auto us = [](const std::vector<int64_t>& ns, int percent) {
-    return static_cast<double>(NearestRank(ns, percent)) / 1e3;
-  };
-  std::printf("%d rounds, engine %ld us, pause %ld us: STEP p50 %.1f us, beyond the engine ",
-              options.rounds, options.work_us, options.pause_us, us(round_ns, 50));
-  std::printf("p50 %.1f us, p99 %.1f us, in the worker p50 %ld us\n", us(beyond_ns, 50),
-              us(beyond_ns, 99), NearestRank(server_us, 50));
-  std::printf("hiccups before and after: %.2f and %.2f %% lost, longest %.0f and %.0f us\n",
-              before.lost_percent, after.lost_percent, before.longest_us, after.longest_us);
+  Print(options, {round_ns, beyond_ns, server_us}, before, after);
   return 0;
 }
 
