@@ -109,11 +109,6 @@ void CudaPairOps::Wait(int rank) {
   Check(rank, pair_->Drain());
 }
 
-// Behind a collective on a shared card the next kernel waits, too.
-device::Queue CudaPairOps::CollectiveQueue(int rank) {
-  return pair_->can_overlap() ? ops_[rank]->queue() : device::Queue{ops_[rank]->stream()};
-}
-
 void CudaPairOps::AllReduce(std::span<const AllReduceArgs<Bf16>> ranks) {
   TP2_CHECK(ranks.size() == 2);
   for (const int rank : {1, 0}) {
@@ -123,7 +118,7 @@ void CudaPairOps::AllReduce(std::span<const AllReduceArgs<Bf16>> ranks) {
           pair_->AllReduce(
               rank,
               {.x = args.partials, .count = int64_t{args.rows} * config_.dim, .rounded = args.y},
-              CollectiveQueue(rank)));
+              stream(rank)));
   }
 }
 
@@ -140,7 +135,7 @@ void CudaPairOps::Exchange(std::span<const ExchangeArgs> ranks) {
                                  .runner_up = args.runner_up,
                                  .margin = args.margin,
                                  .result_stride = args.result_stride},
-                                CollectiveQueue(rank)));
+                                stream(rank)));
   }
 }
 
@@ -148,7 +143,7 @@ void CudaPairOps::CloseStep() {
   if (!active_rank_.has_value()) ExpectOutcomes();
   for (const int rank : {1, 0}) {
     if (!IsActive(rank)) continue;
-    Check(rank, pair_->CloseStep(rank, CollectiveQueue(rank), outcomes_.data() + rank));
+    Check(rank, pair_->CloseStep(rank, stream(rank), outcomes_.data() + rank));
   }
 }
 

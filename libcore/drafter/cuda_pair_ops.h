@@ -204,7 +204,6 @@ class CudaPairOps {
     (ops_[rank].get()->*op)(rank, args);
   }
   cudaStream_t stream(int rank) const { return ops_[rank]->stream(); }
-  device::Queue CollectiveQueue(int rank);
   // False: the pair refuses, as error() will say.
   bool BeforeReplay(const GraphKey& key);
   void Replay(int rank, const GraphKey& key);

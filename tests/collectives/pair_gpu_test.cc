@@ -197,7 +197,7 @@ TEST_P(PairGpuTest, AgreesWithTheCopyOracleUnderDelayedStreams) {
       }
       for (int rank = 1; rank >= 0; --rank) {
         ASSERT_TRUE(
-            pair->AllReduce(rank, ours[rank], {block_count, 128}, nullptr, {streams[rank].get()})
+            pair->AllReduce(rank, ours[rank], {block_count, 128}, nullptr, streams[rank].get())
                 .ok());
       }
       ASSERT_TRUE(reference->Enqueue(theirs, {streams[0].get(), streams[1].get()}).ok());

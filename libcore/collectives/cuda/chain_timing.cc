@@ -107,24 +107,24 @@ cuda::ExchangeArgs ChainTimer::ExchangeArgsOf(int index, const ChainSpec& spec) 
 
 absl::Status ChainTimer::EnqueueChain(int index, const ChainSpec& spec, int length) {
   Rank& rank = ranks_[index];
-  const device::Queue queue = {rank.stream.get(), true};
+  const cudaStream_t stream = rank.stream.get();
   for (int turn = 0; turn < length; ++turn) {
     cuda::ReduceArgs args = {InputOf(index, turn), spec.count, nullptr, nullptr};
     switch (spec.kind) {
       case ChainKind::kSum:
         args.sum = OutputOf(index, turn);
-        TP2_RETURN_IF_ERROR(pair_->AllReduce(index, args, spec.grid, nullptr, queue));
+        TP2_RETURN_IF_ERROR(pair_->AllReduce(index, args, spec.grid, nullptr, stream));
         break;
       case ChainKind::kRounded:
         args = {rank.x.data(), spec.count, nullptr, rank.rounded.data()};
-        TP2_RETURN_IF_ERROR(pair_->AllReduce(index, args, spec.grid, nullptr, queue));
+        TP2_RETURN_IF_ERROR(pair_->AllReduce(index, args, spec.grid, nullptr, stream));
         break;
       case ChainKind::kBest:
       case ChainKind::kBestTwo:
-        TP2_RETURN_IF_ERROR(pair_->Exchange(index, ExchangeArgsOf(index, spec), queue));
+        TP2_RETURN_IF_ERROR(pair_->Exchange(index, ExchangeArgsOf(index, spec), stream));
         break;
       case ChainKind::kClose:
-        TP2_RETURN_IF_ERROR(pair_->CloseStep(index, queue));
+        TP2_RETURN_IF_ERROR(pair_->CloseStep(index, stream));
         break;
       case ChainKind::kNccl:
         return EnqueueNccl(spec, length);

@@ -106,7 +106,6 @@ absl::Status CudaPair::InitializeRank(int index) {
   for (const device::DeviceInfo& other : options_.cards) {
     sharers += other.ordinal == card(index).ordinal;
   }
-  can_overlap_ = can_overlap_ && sharers == 1 && card(index).capability >= 90;
   const int share = blocks / sharers;
   resident_blocks_ = index == 0 ? share : std::min(resident_blocks_, share);
   return absl::OkStatus();
@@ -191,48 +190,46 @@ absl::Status CudaPair::AfterLaunch(cudaError_t error) {
   return Poison(device::ToStatus(error, "launch of a collective"));
 }
 
-cuda::RankLaunch CudaPair::LaunchOf(int rank, const cuda::Fault* fault,
-                                    const device::Queue& queue) const {
-  return {options_.protocol, views_[rank], fault, {queue.stream, queue.overlaps && can_overlap_}};
+cuda::RankLaunch CudaPair::LaunchOf(int rank, const cuda::Fault* fault, cudaStream_t stream) const {
+  return {options_.protocol, views_[rank], fault, stream};
 }
 
 cuda::BothLaunch CudaPair::BothLaunchOf(cudaStream_t stream) const {
   return {options_.protocol, {views_[0], views_[1]}, stream};
 }
 
-absl::Status CudaPair::AllReduce(int rank, const cuda::ReduceArgs& args,
-                                 const device::Queue& queue) {
-  return AllReduce(rank, args, GridFor(args.count), nullptr, queue);
+absl::Status CudaPair::AllReduce(int rank, const cuda::ReduceArgs& args, cudaStream_t stream) {
+  return AllReduce(rank, args, GridFor(args.count), nullptr, stream);
 }
 
 absl::Status CudaPair::AllReduce(int rank, const cuda::ReduceArgs& args, cuda::Grid grid,
-                                 const cuda::Fault* fault, const device::Queue& queue) {
+                                 const cuda::Fault* fault, cudaStream_t stream) {
   TP2_RETURN_IF_ERROR(CheckGrid(grid));
   if (args.count < 1 || args.count > options_.max_words) {
     return Refuse(absl::StrCat("1 to ", options_.max_words, " values"), absl::StrCat(args.count));
   }
-  TP2_RETURN_IF_ERROR(BeforeLaunch(rank, queue.stream));
+  TP2_RETURN_IF_ERROR(BeforeLaunch(rank, stream));
   const device::DeviceGuard guard(card(rank).ordinal);
-  cuda::LaunchReduce(LaunchOf(rank, fault, queue), args, grid);
+  cuda::LaunchReduce(LaunchOf(rank, fault, stream), args, grid);
   return AfterLaunch(cudaPeekAtLastError());
 }
 
-absl::Status CudaPair::Exchange(int rank, const cuda::ExchangeArgs& args,
-                                const device::Queue& queue, const cuda::Fault* fault) {
+absl::Status CudaPair::Exchange(int rank, const cuda::ExchangeArgs& args, cudaStream_t stream,
+                                const cuda::Fault* fault) {
   if (args.requests < 1 || args.requests > cuda::kMaxExchanges || options_.tokens.empty()) {
     return Refuse(absl::StrCat("1 to ", cuda::kMaxExchanges, " requests and token ranges"),
                   absl::StrCat(args.requests, " and ", options_.tokens.size()));
   }
-  TP2_RETURN_IF_ERROR(BeforeLaunch(rank, queue.stream));
+  TP2_RETURN_IF_ERROR(BeforeLaunch(rank, stream));
   const device::DeviceGuard guard(card(rank).ordinal);
-  cuda::LaunchExchange(LaunchOf(rank, fault, queue), args);
+  cuda::LaunchExchange(LaunchOf(rank, fault, stream), args);
   return AfterLaunch(cudaPeekAtLastError());
 }
 
-absl::Status CudaPair::CloseStep(int rank, const device::Queue& queue, Status* outcome) {
-  TP2_RETURN_IF_ERROR(BeforeLaunch(rank, queue.stream));
+absl::Status CudaPair::CloseStep(int rank, cudaStream_t stream, Status* outcome) {
+  TP2_RETURN_IF_ERROR(BeforeLaunch(rank, stream));
   const device::DeviceGuard guard(card(rank).ordinal);
-  cuda::LaunchCloseStep(LaunchOf(rank, nullptr, queue), ranks_[rank].closed_steps.data(), outcome);
+  cuda::LaunchCloseStep(LaunchOf(rank, nullptr, stream), ranks_[rank].closed_steps.data(), outcome);
   return AfterLaunch(cudaPeekAtLastError());
 }
 

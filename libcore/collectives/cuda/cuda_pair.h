@@ -16,7 +16,6 @@
 #include "libcore/collectives/cuda/peer_state.h"
 #include "libcore/collectives/state_layout.h"
 #include "libcore/device/buffer.h"
-#include "libcore/device/queue.h"
 #include "libcore/device/select.h"
 #include "libcore/device/stream.h"
 #include "libcore/tuning/kernel_choices.h"
@@ -53,20 +52,16 @@ class CudaPair {
   // fit.
   cuda::Grid GridFor(int64_t count) const;
 
-  // Whether the kernels of a rank's stream may overlap: where each rank has a card of its own, of
-  // sm_90 or later (launch.h).
-  bool can_overlap() const { return can_overlap_; }
-
-  // Each enqueues one rank's part of the next operation on `queue`, of its card. Errors:
+  // Each enqueues one rank's part of the next operation on `stream`, a stream of its card. Errors:
   // kFailedPrecondition when poisoned, when another stream of the rank is still busy, or when a
   // size is too large; kAborted, and the pair is poisoned, after a CUDA error.
-  absl::Status AllReduce(int rank, const cuda::ReduceArgs& args, const device::Queue& queue);
+  absl::Status AllReduce(int rank, const cuda::ReduceArgs& args, cudaStream_t stream);
   absl::Status AllReduce(int rank, const cuda::ReduceArgs& args, cuda::Grid grid,
-                         const cuda::Fault* fault, const device::Queue& queue);
-  absl::Status Exchange(int rank, const cuda::ExchangeArgs& args, const device::Queue& queue,
+                         const cuda::Fault* fault, cudaStream_t stream);
+  absl::Status Exchange(int rank, const cuda::ExchangeArgs& args, cudaStream_t stream,
                         const cuda::Fault* fault = nullptr);
   // The rank's status as the STEP ended goes to `outcome`, pinned host memory, if not null.
-  absl::Status CloseStep(int rank, const device::Queue& queue, Status* outcome = nullptr);
+  absl::Status CloseStep(int rank, cudaStream_t stream, Status* outcome = nullptr);
 
   // Both ranks of a pair on one card, in one cooperative launch.
   absl::Status AllReduceBoth(const cuda::ReduceArgs (&args)[2], cuda::Grid grid,
@@ -120,7 +115,7 @@ class CudaPair {
   absl::Status AfterLaunch(cudaError_t error);
   absl::Status Poison(const absl::Status& reason);
   absl::Status WaitIdle(cudaStream_t stream);
-  cuda::RankLaunch LaunchOf(int rank, const cuda::Fault* fault, const device::Queue& queue) const;
+  cuda::RankLaunch LaunchOf(int rank, const cuda::Fault* fault, cudaStream_t stream) const;
   cuda::BothLaunch BothLaunchOf(cudaStream_t stream) const;
   StateSize size() const { return {options_.protocol, rank_count(), options_.max_words}; }
   Header* header(int rank) const { return reinterpret_cast<Header*>(ranks_[rank].state.data()); }
@@ -128,7 +123,6 @@ class CudaPair {
   CudaPairOptions options_;
   std::vector<Rank> ranks_;
   std::vector<RankView> views_;
-  bool can_overlap_ = true;
   int resident_blocks_ = 0;  // of 1024 threads, for each rank that shares a card
   uint32_t generation_ = 0;
   device::PinnedBuffer<uint32_t> words_;  // [0] 1, [1] generation, [2] read-backs

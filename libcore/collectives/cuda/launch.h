@@ -1,9 +1,7 @@
 // The collective kernels' launch contract. One launch is one operation of one rank; every rank
-// launches the same sequence with the same grids, on one stream each. Where ranks have cards of
-// their own a launch may overlap with the kernel in front (device/overlap.cuh); on a shared card
-// the next kernel's blocks could take the place that a partner's need. Arguments are static, so a
-// launch can be captured: epochs live in the rank's state. All blocks of an operation are resident
-// at once (CudaPair checks); each wait ends after view.timeout_ns.
+// launches the same sequence with the same grids, on one stream each, without programmatic edges.
+// Arguments are static, so a launch can be captured: epochs live in the rank's state. All blocks of
+// an operation are resident at once (CudaPair checks); each wait ends after view.timeout_ns.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,7 +9,6 @@
 #include <cstdint>
 
 #include "libcore/collectives/state_layout.h"
-#include "libcore/device/queue.h"
 #include "libcore/math/argmax.h"
 #include "libcore/math/bf16.h"
 
@@ -60,7 +57,7 @@ struct RankLaunch {
   ProtocolKind protocol = ProtocolKind::kLine;
   RankView view;
   const Fault* fault = nullptr;  // host memory, read by the call
-  device::Queue queue;
+  cudaStream_t stream = nullptr;
 };
 
 void LaunchReduce(const RankLaunch& launch, const ReduceArgs& args, Grid grid);

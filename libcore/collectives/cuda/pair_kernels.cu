@@ -8,7 +8,6 @@
 #include "libcore/collectives/cuda/harness.h"
 #include "libcore/collectives/cuda/launch.h"
 #include "libcore/collectives/cuda/probes.h"
-#include "libcore/device/overlap.cuh"
 #include "libcore/device/preload.cuh"
 
 namespace tp2::coll::cuda {
@@ -146,9 +145,7 @@ __device__ void Close(DeviceSys& sys, const RankView& view, uint32_t* steps, Sta
   if (outcome != nullptr) *outcome = sys.LoadStatus(OwnHeader(view));
 }
 
-// The status may be what the kernel in front leaves.
 __device__ DeviceSys Requested(DeviceSys sys) {
-  device::AwaitPredecessor();
   sys.RequestStatus();
   return sys;
 }
@@ -282,15 +279,6 @@ cudaError_t LaunchBoth(void (*kernel)(BothViews, Both<Args>), int blocks, int th
                                      launch.stream);
 }
 
-constexpr Grid kOneWarp = {1, kWarp};
-
-template <class... Parameters, class... Arguments>
-void Launch(const RankLaunch& launch, void (*kernel)(Parameters...), Grid grid,
-            const Arguments&... arguments) {
-  device::Launch(launch.queue, kernel, static_cast<unsigned>(grid.blocks),
-                 static_cast<unsigned>(grid.threads), 0, arguments...);
-}
-
 // body(the view for the rank's kernels).
 template <class Body>
 void WithView(const RankView& view, Body&& body) {
@@ -310,7 +298,8 @@ decltype(auto) WithMargin(const ExchangeArgs& args, Body&& body) {
 void LaunchReduce(const RankLaunch& launch, const ReduceArgs& args, Grid grid) {
   WithProtocol(launch.protocol, [&]<class Protocol> {
     if (launch.fault != nullptr) {
-      Launch(launch, FaultyReduceKernel<Protocol>, grid, launch.view, args, *launch.fault);
+      FaultyReduceKernel<Protocol>
+          <<<grid.blocks, grid.threads, 0, launch.stream>>>(launch.view, args, *launch.fault);
       return;
     }
     const bool has_thread_each =
@@ -322,11 +311,11 @@ void LaunchReduce(const RankLaunch& launch, const ReduceArgs& args, Grid grid) {
           const auto kernel = args.sum != nullptr
                                   ? &ReducePairKernel<Protocol, View, Output::kSum>
                                   : &ReducePairKernel<Protocol, View, Output::kRounded>;
-          Launch(launch, kernel, grid, view, args);
+          kernel<<<grid.blocks, grid.threads, 0, launch.stream>>>(view, args);
           return;
         }
       }
-      Launch(launch, ReduceKernel<Protocol>, grid, launch.view, args);
+      ReduceKernel<Protocol><<<grid.blocks, grid.threads, 0, launch.stream>>>(launch.view, args);
     });
   });
 }
@@ -335,12 +324,12 @@ void LaunchExchange(const RankLaunch& launch, const ExchangeArgs& args) {
   WithProtocol(launch.protocol, [&]<class Protocol> {
     WithMargin(args, [&]<bool kHasMargin> {
       if (launch.fault != nullptr) {
-        Launch(launch, FaultyExchangeKernel<Protocol, kHasMargin>, kOneWarp, launch.view, args,
-               *launch.fault);
+        FaultyExchangeKernel<Protocol, kHasMargin>
+            <<<1, kWarp, 0, launch.stream>>>(launch.view, args, *launch.fault);
         return;
       }
       WithView(launch.view, [&]<class View>(const View& view) {
-        Launch(launch, ExchangeKernel<Protocol, View, kHasMargin>, kOneWarp, view, args);
+        ExchangeKernel<Protocol, View, kHasMargin><<<1, kWarp, 0, launch.stream>>>(view, args);
       });
     });
   });
@@ -349,7 +338,7 @@ void LaunchExchange(const RankLaunch& launch, const ExchangeArgs& args) {
 void LaunchCloseStep(const RankLaunch& launch, uint32_t* steps, Status* outcome) {
   WithProtocol(launch.protocol, [&]<class Protocol> {
     WithView(launch.view, [&]<class View>(const View& view) {
-      Launch(launch, CloseStepKernel<Protocol, View>, kOneWarp, view, steps, outcome);
+      CloseStepKernel<Protocol, View><<<1, kWarp, 0, launch.stream>>>(view, steps, outcome);
     });
   });
 }

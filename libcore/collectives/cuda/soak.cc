@@ -137,11 +137,11 @@ absl::Status Workload::Enqueue(int index, const ScriptOp& op, const cuda::Fault*
   const cudaStream_t stream = ranks_[index].stream.get();
   TP2_RETURN_IF_ERROR(Before(index, op, stream));
   if (IsReduce(op.kind)) {
-    TP2_RETURN_IF_ERROR(pair_->AllReduce(index, ReduceArgsOf(index, op), op.grid, fault, {stream}));
+    TP2_RETURN_IF_ERROR(pair_->AllReduce(index, ReduceArgsOf(index, op), op.grid, fault, stream));
   } else if (op.kind == OpKind::kClose) {
-    TP2_RETURN_IF_ERROR(pair_->CloseStep(index, {stream}));
+    TP2_RETURN_IF_ERROR(pair_->CloseStep(index, stream));
   } else {
-    TP2_RETURN_IF_ERROR(pair_->Exchange(index, ExchangeArgsOf(index, op), {stream}, fault));
+    TP2_RETURN_IF_ERROR(pair_->Exchange(index, ExchangeArgsOf(index, op), stream, fault));
   }
   return After(index, op, stream);
 }

@@ -145,8 +145,6 @@ class CudaOps {
     must_wait_ = true;
     return main_stream();
   }
-  // For one kernel that keeps the rules of launch.cuh. Plain behind anything that is none.
-  cuda::Queue queue() { return {main_stream(), overlaps_ && !std::exchange(must_wait_, false)}; }
   // First failure of Place, Allocate, AllocateHost or Record.
   const absl::Status& setup_status() const { return setup_status_; }
 
@@ -212,6 +210,8 @@ class CudaOps {
   void MixBeside();
   void Settle();
   cudaStream_t main_stream() const { return (is_recording_ ? capture_stream_ : stream_).get(); }
+  // For the next kernel. Plain behind anything that is not a kernel of this op set.
+  cuda::Queue queue() { return {main_stream(), overlaps_ && !std::exchange(must_wait_, false)}; }
   // For a kernel whose blocks are few and heavy: started early, they would crowd the
   // multiprocessors that the kernel in front has left.
   cuda::Queue PlainQueue() {

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 
-#include "libcore/device/queue.h"
 #include "libcore/math/argmax.h"
 #include "libcore/math/bf16.h"
 #include "libcore/math/gate.h"
@@ -17,7 +16,12 @@
 
 namespace tp2::cuda {
 
-using device::Queue;
+// Where kernels go. `overlaps`: they may start while their predecessor still runs (launch.cuh);
+// sm_90 and later.
+struct Queue {
+  cudaStream_t stream = nullptr;
+  bool overlaps = false;
+};
 
 // linear.cu, integer_gemm_*.cu. Prepares the rows of every job (sign, scale, transform,
 // quantization), then multiplies. `splits` parts of K meet in partial_sums; 1 needs none. The jobs

@@ -6,14 +6,30 @@
 //    that ended without it would let its successor see memory that is still being written;
 //  * in front of that call a kernel reads weights, arguments, and results of the predecessor's
 //    predecessor, which has ended by then; it writes nothing.
+// Collectives and what follows them are launched without overlap.
 #pragma once
 
-#include "libcore/device/overlap.cuh"
+#include <cuda_runtime_api.h>
+
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/ptx.cuh"
 
 namespace tp2::cuda {
 
-using device::Launch;
+template <class... Parameters, class... Arguments>
+void Launch(const Queue& queue, void (*kernel)(Parameters...), dim3 grid, unsigned threads,
+            size_t shared_bytes, const Arguments&... arguments) {
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = queue.stream;
+  config.attrs = &overlap;
+  config.numAttrs = queue.overlaps ? 1 : 0;
+  cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
 
 }  // namespace tp2::cuda

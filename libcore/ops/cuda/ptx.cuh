@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include "libcore/device/overlap.cuh"
-
 // The launch's dynamic shared memory, as an array `name` of `type`, aligned to 16 bytes.
 #define TP2_DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) type name[]
 
@@ -60,6 +58,11 @@ __device__ inline unsigned CountArrival(unsigned* arrivals) {
   return before;
 }
 
-using device::AwaitPredecessor;
+// Waits for the kernel in front in the queue to end, and lets the one behind start.
+__device__ inline void AwaitPredecessor() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 }  // namespace tp2::cuda
