@@ -136,7 +136,6 @@ class ProductStopwatch : public tuning::Stopwatch {
         std::find_if(launches_.begin(), launches_.end(),
                      [&key](const ProductLaunch& one) { return KernelKey(one.key()) == key; });
     if (launch == launches_.end()) return absl::InternalError("a key without a launch");
-    is_insert_ = launch->is_insert;
     data_.reset();
     TP2_ASSIGN_OR_RETURN(data_, ProductData::Create(*launch));
     for (size_t i = 0; i < choices.size(); ++i) {
@@ -155,10 +154,9 @@ class ProductStopwatch : public tuning::Stopwatch {
   }
 
  private:
-  // As drafts and inserts are recorded: only the latter overlap their kernels.
-  GraphKey GraphOf(size_t index) const {
-    const int number = static_cast<int>(index) + 1;
-    return is_insert_ ? GraphKey::Insert(number, false) : GraphKey::Draft(number, 0, false);
+  // The op set records graphs of all kinds alike.
+  static GraphKey GraphOf(size_t index) {
+    return GraphKey::Draft(static_cast<int>(index) + 1, 0, false);
   }
 
   absl::Status Record(const KernelKey& key, const Choice& choice, size_t index) {
@@ -195,7 +193,6 @@ class ProductStopwatch : public tuning::Stopwatch {
   std::unique_ptr<CudaOps> ops_;
   std::vector<ProductLaunch> launches_;
   std::optional<ProductData> data_;
-  bool is_insert_ = false;
   device::Buffer<std::byte> flush_;
   int flush_value_ = 0;
 };

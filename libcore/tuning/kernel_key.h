@@ -40,7 +40,7 @@ struct ProductLaunch {
   int job_count = 0;         // matrices of the launch, whatever their width
   int max_outputs = 0;       // of any of them
   int rows = 0;              // 1 .. kMaxPassRows
-  bool is_insert = false;    // of the context insert, whose graphs overlap their kernels
+  bool is_insert = false;    // of the context insert
 
   // Without it there is nothing to choose.
   bool has_room_for_sums() const { return HasRoomForSums(job_count, max_outputs); }

@@ -55,8 +55,7 @@ __device__ float SegmentDot(const LaneSweeps<float4>& w, const LaneSweeps<uint2>
   return WarpButterfly(sum);
 }
 
-// Few enough tiles of rows that rows share weights; blocks of half of the sums find places beside
-// those of an attention.
+// Few enough tiles that rows share weights; small blocks find places beside other kernels' sooner.
 constexpr int kMostTiles = 4;
 constexpr int kParts = 2;
 constexpr int kMaxPartSums = (kMaxSums + kParts - 1) / kParts;
