@@ -190,11 +190,10 @@ void CudaOps::Attend(int rank, const AttendArgs<Bf16>& args) {
   if (args.attention.requests == 0) return;
   cuda::AttentionLaunch launch = AttentionOf(args.attention);
   launch.unrotated = args.queries.q;
-  const bool has_mix = mix_due_.has_value();
-  if (has_mix) Fork();
+  if (mix_due_.has_value()) Fork();
   cuda::LaunchAttention(launch, PlainQueue());
   CheckLaunch("Attend");
-  if (has_mix) MixBeside();
+  MixBeside();
 }
 
 void CudaOps::GroupedOutput(int rank, const GroupedOutputArgs& args) {

@@ -31,13 +31,6 @@ struct LaneSweeps {
   }
 };
 
-__device__ float4 FourStreams(const uint2& raw) {
-  return {ToFloat(Bf16{static_cast<uint16_t>(raw.x & 0xFFFFu)}),
-          ToFloat(Bf16{static_cast<uint16_t>(raw.x >> 16)}),
-          ToFloat(Bf16{static_cast<uint16_t>(raw.y & 0xFFFFu)}),
-          ToFloat(Bf16{static_cast<uint16_t>(raw.y >> 16)})};
-}
-
 // One segment of the canonical sum (V = 4) of w . x, or of x . x, by one warp.
 template <bool kIsSquare>
 __device__ float SegmentDot(const LaneSweeps<float4>& w, const LaneSweeps<uint2>& x, int count) {
@@ -45,7 +38,7 @@ __device__ float SegmentDot(const LaneSweeps<float4>& w, const LaneSweeps<uint2>
 #pragma unroll
   for (int i = 0; i < kSweepsPerSegment; ++i) {
     if (i >= count) break;
-    const float4 v = FourStreams(x.of[i]);
+    const float4 v = FourBf16(x.of[i]);
     const float4 by = kIsSquare ? v : w.of[i];
     sum = fmaf(by.x, v.x, sum);
     sum = fmaf(by.y, v.y, sum);

@@ -129,11 +129,11 @@ __global__ void __launch_bounds__(kThreads)
 
 // Four neighbouring bf16 values.
 __device__ void LoadFour(const Bf16* from, float (&v)[4]) {
-  const uint2 raw = *reinterpret_cast<const uint2*>(from);
-  v[0] = ToFloat(Bf16{static_cast<uint16_t>(raw.x & 0xFFFFu)});
-  v[1] = ToFloat(Bf16{static_cast<uint16_t>(raw.x >> 16)});
-  v[2] = ToFloat(Bf16{static_cast<uint16_t>(raw.y & 0xFFFFu)});
-  v[3] = ToFloat(Bf16{static_cast<uint16_t>(raw.y >> 16)});
+  const float4 four = FourBf16(*reinterpret_cast<const uint2*>(from));
+  v[0] = four.x;
+  v[1] = four.y;
+  v[2] = four.z;
+  v[3] = four.w;
 }
 
 __device__ void StoreFour(Bf16* to, const float (&v)[4]) {

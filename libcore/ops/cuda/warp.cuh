@@ -141,6 +141,14 @@ __device__ inline float Half16At(const DeviceHalf16& view, int64_t index) {
   return view.is_fp16 ? ToFloat(Fp16{bits}) : ToFloat(Bf16{bits});
 }
 
+// Four neighbouring bf16 values, as they are loaded.
+__device__ inline float4 FourBf16(const uint2& raw) {
+  return {ToFloat(Bf16{static_cast<uint16_t>(raw.x & 0xFFFFu)}),
+          ToFloat(Bf16{static_cast<uint16_t>(raw.x >> 16)}),
+          ToFloat(Bf16{static_cast<uint16_t>(raw.y & 0xFFFFu)}),
+          ToFloat(Bf16{static_cast<uint16_t>(raw.y >> 16)})};
+}
+
 // Asks for the cache lines of a span, by all threads.
 __device__ inline void PrefetchSpan(const void* begin, int bytes) {
   constexpr int kLineBytes = 128;
