@@ -28,15 +28,16 @@ done
 
 binaries=(gpu_test drafter_gpu_test drafter_one_card_pair_test drafter_pair_test
   collectives_gpu_test pair_test exl3_test math_test
-  tp2-parity tp2-bench tp2-tune dspark-pack p2p-lifecycle run-owned)
+  tp2-parity tp2-bench tp2-tune dspark-pack dspark-serve dspark-selftest p2p-lifecycle run-owned)
 configure_and_build bundle "${binaries[@]}"
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 for binary in "${binaries[@]}"; do
   strip -o "$stage/$binary" "$repo_root/build/bundle/bin/$binary"
 done
-# Debian has no archive of Highway, so its shared object travels.
-cp -L "$(ldd "$stage/tp2-parity" | awk '$1 ~ /^libhwy/ {print $3}')" "$stage/"
+# Shared objects travel, but for those that every machine with a C++ program on it has.
+ldd "${binaries[@]/#/$stage/}" | awk '$2 == "=>" {print $3}' | sort -u |
+  grep -vE '/lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so' | xargs cp -Lt "$stage/"
 mkdir "$stage/golden"
 cp -r "$repo_root/tests/golden/v41-tiny" "$stage/golden/"
 cp "$repo_root/scripts/gpu_qualify.sh" "$stage/"

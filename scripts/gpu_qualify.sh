@@ -4,23 +4,24 @@
 #
 # usage: ./gpu_qualify.sh [--out DIR] [--only PART[,PART...]] [--full-size DIR]
 #   --out DIR        new folder for results; default ./qualify
-#   --only PARTS     tests, lifecycle, bits, sanitizers, full-bits, benches, pair-benches, owned;
-#                    default all of them
-#   --full-size DIR  full-size checkpoint for the last three; made (5.8 GB in --out's file system)
+#   --only PARTS     tests, lifecycle, bits, sanitizers, full-bits, benches, pair-benches, serve,
+#                    owned; default all of them
+#   --full-size DIR  full-size checkpoint for the last five; made (5.8 GB in --out's file system)
 #                    and removed without it
 #
 # Writes JSON only, to be committed as it is: qualify.json (every check), machine.json,
 # gpu_tests.json, bits.json and one file per bench; the whole output of each check is in logs/.
 # A skipped GPU test is a failure here. compute-sanitizer is used when it is on PATH, the tests of
-# a pair when there are two cards and the bundle has them. `owned` is the bench of the pair under
-# `run-owned pair`: with a permit of this script's own, once to its end and once until the permit is
-# withdrawn; log, telemetry and summary with the link counters are owned_*.
+# a pair when there are two cards and the bundle has them. `serve` is a worker on the card and a
+# client on loopback: the contract, and what a STEP over TCP costs beyond its engine. `owned` is the
+# bench of the pair under `run-owned pair`: with a permit of this script's own, once to its end and
+# once until the permit is withdrawn; log, telemetry and summary with the link counters are owned_*.
 # Exit codes: 0 qualified, 1 a check failed, 2 usage, 3 no usable card.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=$PWD/qualify
-parts=tests,lifecycle,bits,sanitizers,full-bits,benches,pair-benches,owned
+parts=tests,lifecycle,bits,sanitizers,full-bits,benches,pair-benches,serve,owned
 full_size=
 
 usage_error() {
@@ -48,7 +49,7 @@ while (($# > 0)); do
 done
 for part in ${parts//,/ }; do
   case $part in
-    tests | lifecycle | bits | sanitizers | full-bits | benches | pair-benches | owned) ;;
+    tests | lifecycle | bits | sanitizers | full-bits | benches | pair-benches | serve | owned) ;;
     *) usage_error "unknown part '$part'; see --help" ;;
   esac
 done
@@ -161,6 +162,27 @@ bench() {
   shift
   check "$name" ./tp2-bench "$@" --backend cuda --model "$full_size" --json "$out/$name.json"
   sed 's/^/      /' "$out/logs/$name.log"
+}
+# served COMMAND ARGUMENT...: dspark-selftest against a worker on the first card, started for it.
+served() {
+  local log=$out/logs/worker.log pid port= code=0
+  ./dspark-serve --backend cuda --model "$full_size" --listen 127.0.0.1:0 --admin off \
+    >"$log" 2>&1 &
+  pid=$!
+  for ((tenth = 0; tenth < 600; ++tenth)); do
+    port=$(sed -n 's/.* listening on 127\.0\.0\.1:\([0-9]*\)$/\1/p' "$log")
+    if [[ -n $port ]] || ! kill -0 $pid 2>/dev/null; then break; fi
+    sleep 0.1
+  done
+  if [[ -n $port ]]; then
+    ./dspark-selftest "$@" --backend cuda --model "$full_size" --server "127.0.0.1:$port" || code=$?
+  else
+    code=1
+  fi
+  kill $pid 2>/dev/null || true
+  wait $pid || code=$?
+  if ((code != 0)); then tail -n 5 "$log"; fi
+  return $code
 }
 # owned NAME EXPECTED_CODE VERDICT COMMAND...: the command on the first two cards, while
 # $out/PAIR_OK says so. The locks lie with those of the machine's other lanes where they can.
@@ -278,7 +300,9 @@ if wants owned; then
   fi
 fi
 needs_model=$runs_owned
-if wants full-bits || wants benches || wants pair-benches; then needs_model=yes; fi
+if wants full-bits || wants benches || wants pair-benches || wants serve; then
+  needs_model=yes
+fi
 if [[ -z $full_size && $needs_model == yes ]]; then
   full_size=$out/v41-flash
   made=yes
@@ -310,6 +334,11 @@ if wants pair-benches; then
     bench bench_pair_insert insert --pair
     check collectives ./tp2-bench collectives --json "$out/collectives.json"
   fi
+fi
+if wants serve; then
+  check serve_contract served contract
+  check serve_latency served latency --rounds 2000 --spin-ms 5 --json "$out/serve_latency.json"
+  sed 's/^/      /' "$out/logs/serve_latency.log"
 fi
 if [[ $runs_owned == yes ]]; then
   echo owner=RX-TP2SAFE >"$out/PAIR_OK"

@@ -1,9 +1,9 @@
 #include "libcore/base/digest.h"
 
 #include <openssl/evp.h>
-#if defined(__x86_64__) && !defined(TP2_STATIC_XXHASH)
-// The same functions, with the widest vectors of the machine that runs them. Debian's archive of
-// the library lacks them; its shared object has them.
+#if defined(__x86_64__)
+// The same functions, with the widest vectors of the machine that runs them. Debian's shared object
+// has them, its archive of the library does not.
 #include <xxh_x86dispatch.h>
 #else
 #include <xxhash.h>

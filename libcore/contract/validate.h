@@ -66,7 +66,4 @@ struct StepVerdict {
 StepVerdict ValidateStep(const StepMessage& step, const WorkerLimits& worker,
                          const SessionGrant& grant, const SlotTable& slots);
 
-// Whether every bf16 value of a row area is finite.
-bool AllFinite(std::span<const std::byte> row_area);
-
 }  // namespace tp2::contract

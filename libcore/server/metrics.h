@@ -1,5 +1,6 @@
 // The worker's numbers in Prometheus' text form. Histograms are kept as STEPs end; everything else
-// is read from Health and Statistics when somebody asks. Thread-safe.
+// is read from Health and Statistics when somebody asks. One thread at a time observes, any thread
+// asks for the text.
 #pragma once
 
 #include <memory>
@@ -12,8 +13,8 @@
 namespace tp2::server {
 
 struct StepTimes {
-  int entries = 0;
-  int n_out = 0;
+  int entries = 0;  // 1 to kMaxRequests
+  int n_out = 0;    // 1 to kBlockRows
   int64_t queue_us = 0;
   int64_t insert_us = 0;
   int64_t draft_us = 0;

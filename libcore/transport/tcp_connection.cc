@@ -14,6 +14,19 @@
 
 namespace tp2::transport {
 
+namespace {
+
+// A poll locks the socket and so gets in the way of whoever fills it, on loopback the sender: with
+// this rest 184 KB there and 256 B back took 1 to 6 us less, in six pairs of runs of bare sockets.
+void RestBetweenPolls(const Clock& clock) {
+  constexpr int64_t kRestNs = 200;
+  const int64_t end_ns = clock.NowNs() + kRestNs;
+  while (clock.NowNs() < end_ns) {
+  }
+}
+
+}  // namespace
+
 TcpConnection::TcpConnection(UniqueFd socket, std::string peer, const FrameRule& rule)
     : rule_(rule),
       peer_(std::move(peer)),
@@ -110,7 +123,10 @@ Received TcpConnection::Receive(int64_t timeout_ms) {
       case Progress::kWouldBlock:
         break;
     }
-    if (spin_us > 0 && clock.NowNs() < spin_end_ns) continue;
+    if (spin_us > 0 && clock.NowNs() < spin_end_ns) {
+      RestBetweenPolls(clock);
+      continue;
+    }
     Received report;
     if (WaitOrReport(deadline_ms, &report)) return report;
   }

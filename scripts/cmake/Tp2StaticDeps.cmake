@@ -17,8 +17,5 @@ foreach(target IN LISTS imported)
     endforeach()
   endif()
 endforeach()
-# pkg-config gives link names, not targets with a location. Highway has no archive in Debian: bundles carry its .so.
-if(EXISTS /usr/lib/x86_64-linux-gnu/libxxhash.a)
-  set_target_properties(PkgConfig::xxhash PROPERTIES INTERFACE_LINK_LIBRARIES /usr/lib/x86_64-linux-gnu/libxxhash.a)
-endif()
+# What Debian has no archive of, or one without the wide vectors of xxHash, travels beside the binaries (scripts/bundle.sh).
 add_link_options(-static-libstdc++ -static-libgcc)

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "libcore/contract/all_finite.h"
 #include "libcore/contract/codec.h"
 #include "tests/support/contract_bytes.h"
 
