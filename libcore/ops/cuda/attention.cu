@@ -1,5 +1,5 @@
-// Sink attention of one row and two heads per block: scores, softmax with the sink, weighted sum in
-// ascending key order, inverse rotation.
+// Sink attention of one row and a few heads per block: scores, softmax with the sink, weighted sum
+// in ascending key order, inverse rotation.
 #include "libcore/math/transcendental.h"
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/launch.cuh"
@@ -11,10 +11,16 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kKeys = 2;   // of a warp's scores at a time
-constexpr int kBatch = 8;  // keys of the weighted sum at a time
+constexpr int kKeys = 2;  // of a warp's scores at a time
 
-constexpr int PaddedKeys(int count) { return (count + kBatch - 1) / kBatch * kBatch; }
+// Keys of the weighted sum at a time: as many as there are registers for.
+template <int kHeads>
+constexpr int kBatchOf = kHeads > 2 ? 8 : 16;
+
+constexpr int PaddedKeys(int count) {
+  constexpr int kMost = kBatchOf<1>;
+  return (count + kMost - 1) / kMost * kMost;
+}
 
 // One key's scores with the heads of a block, which share its loads.
 template <int kHeads>
@@ -183,6 +189,7 @@ template <int kHeads>
 __device__ void WeighKeys(const Bf16* const* keys, int key_count, int d,
                           const HeadScores<kHeads>* scores, float (&a)[kHeads],
                           float (&b)[kHeads]) {
+  constexpr int kBatch = kBatchOf<kHeads>;
   uint32_t next[kBatch];
   const auto load = [&](int begin) {
 #pragma unroll
@@ -281,9 +288,13 @@ void LaunchAttentionOf(const AttentionLaunch& args, const Queue& queue) {
 
 }  // namespace
 
-// Few heads of a small model are no multiple of four.
+// Four heads share the loads of a key, unless that leaves most multiprocessors without a block or
+// the heads of a small model are no multiple of four.
 void LaunchAttention(const AttentionLaunch& args, const Queue& queue) {
-  if (args.heads % 4 == 0) return LaunchAttentionOf<4>(args, queue);
+  const int blocks = args.heads / 4 * args.requests * args.block_rows;
+  if (args.heads % 4 == 0 && 2 * blocks > args.multiprocessors) {
+    return LaunchAttentionOf<4>(args, queue);
+  }
   LaunchAttentionOf<kAttentionHeads>(args, queue);
 }
 

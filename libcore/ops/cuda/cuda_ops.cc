@@ -62,10 +62,9 @@ void CudaOps::UseThread() { (void)cudaSetDevice(ordinal_); }
 absl::Status CudaOps::Initialize(int64_t max_positions) {
   TP2_ASSIGN_OR_RETURN(stream_, device::Stream::Create());
   TP2_ASSIGN_OR_RETURN(capture_stream_, device::Stream::Create(device::Stream::Kind::kCapture));
-  TP2_ASSIGN_OR_RETURN(side_stream_, device::Stream::Create());
-  TP2_ASSIGN_OR_RETURN(side_capture_, device::Stream::Create(device::Stream::Kind::kCapture));
+  TP2_RETURN_IF_ERROR(shared_branch_.Create());
+  TP2_RETURN_IF_ERROR(mix_branch_.Create());
   TP2_ASSIGN_OR_RETURN(forked_, device::Event::Create());
-  TP2_ASSIGN_OR_RETURN(joined_, device::Event::Create());
   for (device::Event& mark : marks_) {
     TP2_ASSIGN_OR_RETURN(mark, device::Event::Create());
   }
@@ -200,22 +199,32 @@ void CudaOps::CheckLaunch(const char* op) {
   if (error != cudaSuccess) Check(device::ToStatus(error, absl::StrCat("launch of ", op)));
 }
 
-void CudaOps::Fork() {
+absl::Status CudaOps::Branch::Create() {
+  TP2_ASSIGN_OR_RETURN(stream, device::Stream::Create());
+  TP2_ASSIGN_OR_RETURN(capture, device::Stream::Create(device::Stream::Kind::kCapture));
+  TP2_ASSIGN_OR_RETURN(end, device::Event::Create());
+  return absl::OkStatus();
+}
+
+void CudaOps::Fork(Branch* branch) {
   Check(forked_.Record(main_stream()));
-  Check(forked_.HoldBack(side_queue().stream));
+  Check(forked_.HoldBack(QueueOf(*branch).stream));
   must_wait_ = true;
-  has_side_work_ = true;
+  branch->is_open = true;
 }
 
 void CudaOps::Join() {
-  if (!std::exchange(has_side_work_, false)) return;
-  Check(joined_.Record(side_queue().stream));
-  Check(joined_.HoldBack(main_stream()));
-  must_wait_ = true;
+  for (Branch* branch : {&shared_branch_, &mix_branch_}) {
+    if (!std::exchange(branch->is_open, false)) continue;
+    Check(branch->end.Record(QueueOf(*branch).stream));
+    Check(branch->end.HoldBack(main_stream()));
+    must_wait_ = true;
+  }
 }
 
-void CudaOps::MixBeside() {
-  if (mix_due_.has_value()) EnqueueMix(*std::exchange(mix_due_, std::nullopt), side_queue());
+void CudaOps::MixOn(const Branch& branch) {
+  if (!mix_due_.has_value()) return;
+  EnqueueMix(*std::exchange(mix_due_, std::nullopt), QueueOf(branch));
 }
 
 void CudaOps::Settle() {

@@ -202,12 +202,18 @@ class CudaOps {
   int SplitsOf(const tuning::ProductKey& key, int block_count) const;
 
   // Work beside the main stream: Fork lets it start behind what is enqueued so far, Join makes what
-  // is enqueued later wait for it.
-  void Fork();
+  // is enqueued later wait for all of it.
+  struct Branch {
+    device::Stream stream, capture;
+    device::Event end;
+    bool is_open = false;
+
+    absl::Status Create();
+  };
+  void Fork(Branch* branch);
   void Join();
-  // The mix that Enter has left, if there is one: on the side stream, which has been forked, or
-  // now.
-  void MixBeside();
+  // The mix that Enter has left, if there is one: on a branch that is open, or now.
+  void MixOn(const Branch& branch);
   void Settle();
   cudaStream_t main_stream() const { return (is_recording_ ? capture_stream_ : stream_).get(); }
   // For the next kernel. Plain behind anything that is not a kernel of this op set.
@@ -218,8 +224,8 @@ class CudaOps {
     must_wait_ = true;
     return queue();
   }
-  cuda::Queue side_queue() const {
-    return {(is_recording_ ? side_capture_ : side_stream_).get(), false};
+  cuda::Queue QueueOf(const Branch& branch) const {
+    return {(is_recording_ ? branch.capture : branch.stream).get(), false};
   }
   int item_capacity() const;
   int group_capacity() const;
@@ -227,13 +233,12 @@ class CudaOps {
   DrafterConfig config_;
   int ordinal_ = 0;
   device::Stream stream_, capture_stream_;
-  device::Stream side_stream_, side_capture_;
-  device::Event forked_, joined_;
+  Branch shared_branch_, mix_branch_;  // the shared expert and the confidences; the mixes
+  device::Event forked_;
   bool is_recording_ = false;
-  bool can_overlap_ = false;  // the card can start a kernel before its predecessor ends
-  bool overlaps_ = false;     // kernels may: while a graph is captured
-  bool must_wait_ = true;     // the next one may not
-  bool has_side_work_ = false;
+  bool can_overlap_ = false;              // the card can start a kernel before its predecessor ends
+  bool overlaps_ = false;                 // kernels may: while a graph is captured
+  bool must_wait_ = true;                 // the next one may not
   std::optional<MixArgs<Bf16>> mix_due_;  // of Enter
   const RankStage* routed_ = nullptr;     // Router has grouped the rows for this one's Experts
   bool is_reversed_ = false;  // each Markov position begins where the last one's weights are cached

@@ -174,6 +174,7 @@ cuda::AttentionLaunch CudaOps::AttentionOf(const AttentionArgs<Bf16>& args) cons
           .ring_rows = config_.ring_rows(),
           .max_window = config_.window,
           .block_rows = kBlockRows,
+          .multiprocessors = multiprocessors_,
           .score_scale = score_scale_,
           .o = args.o};
 }
@@ -190,10 +191,10 @@ void CudaOps::Attend(int rank, const AttendArgs<Bf16>& args) {
   if (args.attention.requests == 0) return;
   cuda::AttentionLaunch launch = AttentionOf(args.attention);
   launch.unrotated = args.queries.q;
-  if (mix_due_.has_value()) Fork();
+  if (mix_due_.has_value()) Fork(&mix_branch_);
   cuda::LaunchAttention(launch, PlainQueue());
   CheckLaunch("Attend");
-  MixBeside();
+  MixOn(mix_branch_);
 }
 
 void CudaOps::GroupedOutput(int rank, const GroupedOutputArgs& args) {
@@ -230,9 +231,12 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
   routed_ = args.stage;
   cuda::RouteLaunch route = {};
   if (args.stage != nullptr) {
-    Fork();  // the shared expert of Experts needs no choices
+    Fork(&shared_branch_);  // the shared expert of Experts needs no choices
     route = RouteOf({.x = args.x, .choices = args.choices, .stage = args.stage, .rows = args.rows});
   }
+  // One request's finds room beside the router; that of more would be in the way of what follows.
+  const bool mixes = mix_due_.has_value() && args.rows <= kBlockRows;
+  if (mixes) Fork(&mix_branch_);
   cuda::LaunchRouter({.x = args.x,
                       .gate = cuda::DeviceViewOf(args.gate),
                       .bias = args.bias,
@@ -249,6 +253,7 @@ void CudaOps::Router(int rank, const RouterArgs& args) {
                       .route = route},
                      queue());
   CheckLaunch("Router");
+  if (mixes) MixOn(mix_branch_);
 }
 
 // BITS: half 0 + half 1, whoever holds them.
@@ -311,7 +316,7 @@ void CudaOps::Exchange(std::span<const ExchangeArgs> ranks) {
 // Beside the choice of the last token.
 void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
   if (args.requests == 0 || args.n_out == 0) return;
-  Fork();
+  Fork(&shared_branch_);
   cuda::LaunchConfidence({.xc = args.xc,
                           .fed = args.fed,
                           .fed_stride = args.fed_stride,
@@ -322,7 +327,7 @@ void CudaOps::Confidence(int rank, const ConfidenceArgs& args) {
                           .block_rows = kBlockRows,
                           .dim = config_.dim,
                           .logits = args.logits},
-                         side_queue());
+                         QueueOf(shared_branch_));
   CheckLaunch("Confidence");
 }
 

@@ -56,8 +56,9 @@ void CudaOps::RunFew(const cuda::LinearJobs& jobs,
       part.few[0] = jobs.few[begin];
       part.max_outputs = matrices[begin]->n;
     }
-    cuda::LaunchPrepareRows(part, work, is_beside ? side_queue() : queue());
-    Multiply(part, matrices.subspan(begin, at_once), work, is_beside ? side_queue() : queue());
+    const auto next_queue = [&] { return is_beside ? QueueOf(shared_branch_) : queue(); };
+    cuda::LaunchPrepareRows(part, work, next_queue());
+    Multiply(part, matrices.subspan(begin, at_once), work, next_queue());
   }
 }
 
@@ -199,9 +200,9 @@ void CudaOps::Experts(int rank, const ExpertsArgs& args) {
   const int jobs = args.rows * config_.experts_per_token;
   const cuda::RouteLaunch route = RouteOf(args);
   const bool is_routed = std::exchange(routed_, nullptr) == args.stage;
-  if (!is_routed || !has_side_work_) Fork();
+  if (!is_routed || !shared_branch_.is_open) Fork(&shared_branch_);
   RunShared(route, args);
-  MixBeside();
+  MixOn(shared_branch_);
   if (!is_routed) cuda::LaunchRoute(route, queue());
   cuda::LinearJobs products;
   products.list = {route.up_jobs, route.up_count, config_.dim, route.channels};

@@ -162,7 +162,7 @@ struct AttentionLaunch {
   const float* sink;
   const int64_t* positions;
   const CosSin* rope;
-  int requests, heads, dims, rope_dims, ring_rows, max_window, block_rows;
+  int requests, heads, dims, rope_dims, ring_rows, max_window, block_rows, multiprocessors;
   float score_scale;
   float* o;
 };

@@ -48,9 +48,10 @@ __device__ float SegmentDot(const LaneSweeps<float4>& w, const LaneSweeps<uint2>
   return WarpButterfly(sum);
 }
 
-// Few enough tiles that rows share weights; small blocks find places beside other kernels' sooner.
+// Few enough tiles that rows share weights. A block is as small as what a multiprocessor has left
+// beside one of the attention's: registers for three warps in each of its four parts.
 constexpr int kMostTiles = 4;
-constexpr int kParts = 2;
+constexpr int kParts = 3;
 constexpr int kMaxPartSums = (kMaxSums + kParts - 1) / kParts;
 
 // Grid: x = segments, y = tiles of rows, z = parts of the sums; one warp per sum, which holds its
