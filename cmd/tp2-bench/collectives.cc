@@ -229,7 +229,7 @@ std::vector<Case> Cases(const CollectivesFlags& flags) {
   }
   for (const int requests : {1, 2, 3, 4}) add("best", ChainKind::kBest, requests, requests * 8);
   for (const int requests : {1, 2, 3, 4})
-    add("best2", ChainKind::kBestTwo, requests, requests * 16);
+    add("best2", ChainKind::kBestTwo, requests, requests * 12);
   add("-", ChainKind::kClose, 1, 16);
   if (flags.is_quick) return cases;
   for (int64_t count = 4; count <= kLargestWords; count *= 2) {

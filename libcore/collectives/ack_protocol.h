@@ -87,15 +87,12 @@ struct AckProtocol {
     return true;
   }
 
-  template <int kItems, ProtocolSys Sys, class Take>
-  TP2_HD static bool ReceiveRun(Sys& sys, const RankView& view, const Operation& operation,
-                                int source, int32_t first, Take take) {
-    uint32_t items[kItems][kItemWords];
-    TP2_UNROLL
-    for (int i = 0; i < kItems; ++i) {
-      Receive(sys, view, operation, source, first + i, items[i]);
-    }
-    if (take(items)) return true;
+  template <ProtocolSys Sys, class Accept>
+  TP2_HD static bool ReceiveIf(Sys& sys, const RankView& view, const Operation& operation,
+                               int source, int32_t item, Accept accept) {
+    uint32_t words[kItemWords];
+    Receive(sys, view, operation, source, item, words);
+    if (accept(words)) return true;
     Fail(sys, view, kInvalidId, kInvalidId);
     return false;
   }

@@ -34,8 +34,7 @@ bool HostPair::AllReduce(int rank, const float* half, int64_t count, float* sum)
 
 bool HostPair::Exchange(int rank, TopTwo* best, int count) {
   return WithProtocol(options_.protocol, [&]<class Protocol> {
-    constexpr int kItems = kRecordItems<Protocol, BestTwoRecord>;
-    TP2_CHECK(int64_t{count} * kItems <= views_[rank].item_capacity);
+    TP2_CHECK(count <= views_[rank].item_capacity);
     return coll::Exchange<Protocol, BestTwoRecord>(
         sys_, views_[rank], count, [best](int64_t i) { return best[i]; },
         [best](int64_t i, const TopTwo& joined) { best[i] = joined; });

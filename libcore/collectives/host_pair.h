@@ -16,8 +16,8 @@ namespace tp2::coll {
 
 struct HostPairOptions {
   ProtocolKind protocol = ProtocolKind::kLine;
-  int64_t max_values = 0;  // floats of the largest all-reduce
-  std::array<TokenRange, 2> tokens;
+  int64_t max_values = 0;            // floats of the largest all-reduce
+  std::array<TokenRange, 2> tokens;  // as CheckTokenRanges wants
   uint64_t timeout_ns = uint64_t{2} * 1000 * 1000 * 1000;
   uint32_t max_epoch = kMaxEpoch;
 };

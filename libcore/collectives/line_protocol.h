@@ -60,33 +60,23 @@ struct LineProtocol {
   template <ProtocolSys Sys>
   TP2_HD static bool Receive(Sys& sys, const RankView& view, const Operation& operation, int source,
                              int32_t item, uint32_t (&words)[kItemWords]) {
-    return ReceiveRun<1>(sys, view, operation, source, item, [&](const auto& items) {
+    return ReceiveIf(sys, view, operation, source, item, [&](const auto& received) {
       TP2_UNROLL
-      for (int i = 0; i < kItemWords; ++i) words[i] = items[0][i];
+      for (int i = 0; i < kItemWords; ++i) words[i] = received[i];
       return true;
     });
   }
 
-  // Takes consecutive items in one wait: their polls travel together. take(items), items[kItems]
-  // [kItemWords], says whether they are accepted. False as WaitUntil.
-  template <int kItems, ProtocolSys Sys, class Take>
-  TP2_HD static bool ReceiveRun(Sys& sys, const RankView& view, const Operation& operation,
-                                int source, int32_t first, Take take) {
-    const Line* slot = Slot(view, operation, view.rank, source, first);
+  // Takes an item that accept(words), words[kItemWords], accepts; what it refuses is latched on all
+  // ranks. False as WaitUntil.
+  template <ProtocolSys Sys, class Accept>
+  TP2_HD static bool ReceiveIf(Sys& sys, const RankView& view, const Operation& operation,
+                               int source, int32_t item, Accept accept) {
+    const Line* slot = Slot(view, operation, view.rank, source, item);
     return WaitUntil(sys, view, operation, [&] {
-      Line lines[kItems];
-      TP2_UNROLL
-      for (int i = 0; i < kItems; ++i) lines[i] = sys.LoadLine(slot + i);
-      bool are_all_here = true;
-      uint32_t items[kItems][kItemWords];
-      TP2_UNROLL
-      for (int i = 0; i < kItems; ++i) {
-        are_all_here &= lines[i].tag == operation.tag;
-        TP2_UNROLL
-        for (int word = 0; word < kItemWords; ++word) items[i][word] = lines[i].payload[word];
-      }
-      if (!are_all_here) return Look::kNothing;
-      return take(items) ? Look::kTaken : Look::kRefused;
+      const Line line = sys.LoadLine(slot);
+      if (line.tag != operation.tag) return Look::kNothing;
+      return accept(line.payload) ? Look::kTaken : Look::kRefused;
     });
   }
 

@@ -120,83 +120,85 @@ TP2_HD bool AllReduce(Sys& sys, const RankView& view, int32_t count, Load load, 
   return Protocol::Finish(sys, view, operation, has_all);
 }
 
-// How candidates travel: the best one (argmax exchange), or the best two (margin exchange).
+// A token of a rank that owns `range` as 16 bits: its offset there, or a value that no range
+// reaches (kMaxRankTokens). A foreign token stays foreign: its offset lies behind the range.
+inline constexpr uint32_t kForeignOffset = kMaxRankTokens;
+inline constexpr uint32_t kNoOffset = 0xFFFF;  // of kNoScore
+TP2_HD inline uint32_t OffsetOf(TokenRange range, int32_t token) {
+  const uint32_t offset = static_cast<uint32_t>(token) - static_cast<uint32_t>(range.begin);
+  if (token == kNoScore.token) return kNoOffset;
+  return offset < kForeignOffset ? offset : kForeignOffset;
+}
+// False: not an offset of one of the rank's tokens or of none.
+TP2_HD inline bool TokenAt(TokenRange range, uint32_t offset, int32_t& token) {
+  const bool is_none = offset == kNoOffset;
+  token = is_none ? kNoScore.token : range.begin + static_cast<int32_t>(offset);
+  return is_none || offset < static_cast<uint32_t>(range.end - range.begin);
+}
+
+// How candidates travel from the rank that owns `range`, an item each: the best one (argmax
+// exchange), or the best two (margin exchange). Scores keep their bits. FromWords is false for what
+// that rank cannot have sent: candidates are its tokens or none, and scores are numbers.
 struct BestRecord {
   using Value = Scored;
   static constexpr int kWords = 2;
-  TP2_HD static void ToWords(const Scored& value, uint32_t (&words)[kWords]) {
+  TP2_HD static void ToWords(TokenRange range, const Scored& value, uint32_t (&words)[kWords]) {
     words[0] = std::bit_cast<uint32_t>(value.score);
     words[1] = std::bit_cast<uint32_t>(value.token);
   }
-  TP2_HD static Scored FromWords(const uint32_t (&words)[kWords]) {
-    return {std::bit_cast<float>(words[0]), std::bit_cast<int32_t>(words[1])};
+  TP2_HD static bool FromWords(TokenRange range, const uint32_t (&words)[kWords], Scored& value) {
+    value = {std::bit_cast<float>(words[0]), std::bit_cast<int32_t>(words[1])};
+    const auto own_count = static_cast<uint32_t>(range.end - range.begin);
+    const bool is_own = words[1] - static_cast<uint32_t>(range.begin) < own_count;
+    return (is_own || value.token == kNoScore.token) && value.score == value.score;
   }
   // `a` comes from the lower rank.
   TP2_HD static Scored Join(const Scored& a, const Scored& b) { return Beats(b, a) ? b : a; }
-  // Whether a rank that owns `range` may have sent it: one of its tokens or none, and a number.
-  TP2_HD static bool IsFrom(TokenRange range, const Scored& value) {
-    const auto own_count = static_cast<uint32_t>(range.end - range.begin);
-    const bool is_own = static_cast<uint32_t>(value.token - range.begin) < own_count;
-    return (is_own || value.token == kNoScore.token) && value.score == value.score;
-  }
 };
 
+// Both tokens in one word: a line holds the record.
 struct BestTwoRecord {
   using Value = TopTwo;
-  static constexpr int kWords = 4;
-  TP2_HD static void ToWords(const TopTwo& value, uint32_t (&words)[kWords]) {
+  static constexpr int kWords = 3;
+  TP2_HD static void ToWords(TokenRange range, const TopTwo& value, uint32_t (&words)[kWords]) {
     words[0] = std::bit_cast<uint32_t>(value.first.score);
-    words[1] = std::bit_cast<uint32_t>(value.first.token);
-    words[2] = std::bit_cast<uint32_t>(value.second.score);
-    words[3] = std::bit_cast<uint32_t>(value.second.token);
+    words[1] = std::bit_cast<uint32_t>(value.second.score);
+    words[2] = OffsetOf(range, value.first.token) | OffsetOf(range, value.second.token) << 16;
   }
-  TP2_HD static TopTwo FromWords(const uint32_t (&words)[kWords]) {
-    return {{std::bit_cast<float>(words[0]), std::bit_cast<int32_t>(words[1])},
-            {std::bit_cast<float>(words[2]), std::bit_cast<int32_t>(words[3])}};
+  TP2_HD static bool FromWords(TokenRange range, const uint32_t (&words)[kWords], TopTwo& value) {
+    value.first.score = std::bit_cast<float>(words[0]);
+    value.second.score = std::bit_cast<float>(words[1]);
+    const bool has_first = TokenAt(range, words[2] & 0xFFFF, value.first.token);
+    const bool has_second = TokenAt(range, words[2] >> 16, value.second.token);
+    const bool are_numbers =
+        value.first.score == value.first.score && value.second.score == value.second.score;
+    return has_first && has_second && are_numbers;
   }
   TP2_HD static TopTwo Join(const TopTwo& a, const TopTwo& b) { return Merge(a, b); }
-  TP2_HD static bool IsFrom(TokenRange range, const TopTwo& value) {
-    return BestRecord::IsFrom(range, value.first) && BestRecord::IsFrom(range, value.second);
-  }
 };
-
-// Items of one record.
-template <class Protocol, class Record>
-inline constexpr int kRecordItems =
-    (Record::kWords + Protocol::kItemWords - 1) / Protocol::kItemWords;
 
 template <class Protocol, class Record, ProtocolSys Sys>
 TP2_HD void SendRecord(Sys& sys, const RankView& view, const Operation& operation, int32_t index,
                        const typename Record::Value& value) {
+  static_assert(Record::kWords <= Protocol::kItemWords);
   uint32_t words[Record::kWords];
-  Record::ToWords(value, words);
+  Record::ToWords(view.tokens[view.rank], value, words);
+  uint32_t item[Protocol::kItemWords] = {};
   TP2_UNROLL
-  for (int part = 0; part < kRecordItems<Protocol, Record>; ++part) {
-    uint32_t item[Protocol::kItemWords];
-    TP2_UNROLL
-    for (int i = 0; i < Protocol::kItemWords; ++i) {
-      const int word = part * Protocol::kItemWords + i;
-      item[i] = word < Record::kWords ? words[word] : 0;
-    }
-    Protocol::Send(sys, view, operation, index * kRecordItems<Protocol, Record> + part, item);
-  }
+  for (int i = 0; i < Record::kWords; ++i) item[i] = words[i];
+  Protocol::Send(sys, view, operation, index, item);
 }
 
-// False: as Receive, or what came was refused and the refusal is latched on all ranks.
+// False: as ReceiveIf.
 template <class Protocol, class Record, ProtocolSys Sys>
 TP2_HD bool ReceiveRecord(Sys& sys, const RankView& view, const Operation& operation, int source,
                           int32_t index, typename Record::Value& value) {
-  constexpr int kItems = kRecordItems<Protocol, Record>;
-  const auto take = [&](const auto& items) {
+  return Protocol::ReceiveIf(sys, view, operation, source, index, [&](const auto& item) {
     uint32_t words[Record::kWords];
     TP2_UNROLL
-    for (int word = 0; word < Record::kWords; ++word) {
-      words[word] = items[word / Protocol::kItemWords][word % Protocol::kItemWords];
-    }
-    value = Record::FromWords(words);
-    return Record::IsFrom(view.tokens[source], value);
-  };
-  return Protocol::template ReceiveRun<kItems>(sys, view, operation, source, index * kItems, take);
+    for (int i = 0; i < Record::kWords; ++i) words[i] = item[i];
+    return Record::FromWords(view.tokens[source], words, value);
+  });
 }
 
 // store(i, best over ranks of load(i)) for i in [0, count), candidates of the ranks' token ranges.

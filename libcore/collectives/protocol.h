@@ -67,6 +67,10 @@ struct TokenRange {
   int32_t end = 0;
 };
 
+// Of one rank: a token's place within its range has 16 bits, and two of their values are taken
+// (operations.h).
+inline constexpr int32_t kMaxRankTokens = 0xFFFE;
+
 // One rank's view of all. A plain value: it is a kernel's argument, and what every operation reads
 // lies together, because a card fetches arguments by the cache line.
 struct RankView {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
 #include "libcore/base/check.h"
+#include "libcore/base/error.h"
 
 namespace tp2::coll {
 namespace {
 
-// 64 records of the best two in either protocol.
+// Records of an exchange, in either protocol.
 constexpr int64_t kMinItems = 128;
 
 }  // namespace
@@ -39,11 +41,25 @@ int64_t StateBytes(const StateSize& size) {
   return kControlBytes + 2 * (size.rank_count - 1) * ItemCapacity(size) * item_bytes;
 }
 
+absl::Status CheckTokenRanges(std::span<const TokenRange> tokens) {
+  for (size_t rank = 0; rank < tokens.size(); ++rank) {
+    const int64_t count = int64_t{tokens[rank].end} - tokens[rank].begin;
+    if (count >= 0 && count <= kMaxRankTokens) continue;
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     {.what = absl::StrCat("vocabulary part of rank ", rank),
+                      .expected = absl::StrCat("at most ", kMaxRankTokens, " tokens of a rank"),
+                      .got = absl::StrCat(count),
+                      .next = "use one card: exchanges between ranks have 16 bits for a token"});
+  }
+  return absl::OkStatus();
+}
+
 RankView MakeRankView(const ViewOptions& options, int rank) {
   const int rank_count = options.size.rank_count;
   TP2_CHECK(rank >= 0 && rank < rank_count);
   TP2_CHECK(static_cast<int>(options.states.size()) == rank_count);
   TP2_CHECK(options.tokens.empty() || static_cast<int>(options.tokens.size()) == rank_count);
+  TP2_CHECK(CheckTokenRanges(options.tokens).ok());
   RankView view;
   view.rank = rank;
   view.rank_count = rank_count;

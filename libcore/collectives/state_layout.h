@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "libcore/collectives/ack_protocol.h"
 #include "libcore/collectives/line_protocol.h"
 #include "libcore/collectives/operations.h"
@@ -41,10 +42,13 @@ int64_t ItemCapacity(const StateSize& size);
 // words.
 int64_t StateBytes(const StateSize& size);
 
+// By rank. kInvalidArgument for one of more than kMaxRankTokens.
+absl::Status CheckTokenRanges(std::span<const TokenRange> tokens);
+
 struct ViewOptions {
   StateSize size;
   std::span<uint8_t* const> states;     // [rank_count], each StateBytes, aligned to 128
-  std::span<const TokenRange> tokens;   // [rank_count], or empty: no exchange will be run
+  std::span<const TokenRange> tokens;   // [rank_count], checked; or empty: no exchange will be run
   uint64_t timeout_ns = 2'000'000'000;  // of each wait
   uint32_t max_epoch = kMaxEpoch;
 };

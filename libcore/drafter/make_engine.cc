@@ -7,6 +7,7 @@
 #include "libcore/base/error.h"
 #include "libcore/base/status_macros.h"
 #include "libcore/checkpoint/loader.h"
+#include "libcore/collectives/state_layout.h"
 #include "libcore/drafter/cpu_drafter.h"
 #include "libcore/drafter/cuda_drafter.h"
 #include "libcore/drafter/host_pair_ops.h"
@@ -32,6 +33,17 @@ absl::Status CheckOptions(const EngineOptions& options) {
                      absl::StrCat(options.max_positions));
   }
   return absl::OkStatus();
+}
+
+// What the collectives want of the cut, before the weights are loaded, which takes long.
+absl::Status CheckParts(const EngineParts& parts) {
+  const Collective collective = parts.mode.collective;
+  if (collective != Collective::kHostPair && collective != Collective::kPair) {
+    return absl::OkStatus();
+  }
+  std::vector<coll::TokenRange> tokens;
+  for (const ShardPlan& plan : parts.plans) tokens.push_back({plan.vocab.begin, plan.vocab.end});
+  return coll::CheckTokenRanges(tokens);
 }
 
 std::unique_ptr<StepEngine> MakeCpuEngine(const Mode& mode, std::unique_ptr<Checkpoint> checkpoint,
@@ -95,6 +107,7 @@ absl::StatusOr<EngineParts> OpenEngineParts(const EngineOptions& options) {
                          MakeShardPlan(parts.checkpoint->config(), parts.mode.tp, rank));
     parts.plans.push_back(plan);
   }
+  TP2_RETURN_IF_ERROR(CheckParts(parts));
   return parts;
 }
 

@@ -47,7 +47,8 @@ struct EngineParts {
 // Null for an empty path. Errors: KernelChoices::Load's.
 absl::StatusOr<std::shared_ptr<tuning::KernelChoices>> LoadKernels(const std::string& path);
 
-// Errors: kInvalidArgument for an unknown mode; Checkpoint::Open's, MakeShardPlan's.
+// Errors: kInvalidArgument for an unknown mode; Checkpoint::Open's, MakeShardPlan's,
+// coll::CheckTokenRanges'.
 absl::StatusOr<EngineParts> OpenEngineParts(const EngineOptions& options);
 
 // Errors: those of Checkpoint::Open; kInvalidArgument for an unknown mode or backend, a length out

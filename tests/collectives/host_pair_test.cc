@@ -74,6 +74,7 @@ TEST_P(HostPairThreads, ExchangeFindsTheBestTwoOfBothPartsAndTiesGoToTheLowerTok
       ASSERT_TRUE(pair.Exchange(rank, best.data(), 4));
       for (int i = 0; i < 4; ++i) {
         EXPECT_EQ(best[i].first.token, expected[i].first.token) << i;
+        EXPECT_EQ(best[i].first.score, expected[i].first.score) << i;
         EXPECT_EQ(best[i].second.token, expected[i].second.token) << i;
         EXPECT_EQ(best[i].second.score, expected[i].second.score) << i;
       }

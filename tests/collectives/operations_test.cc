@@ -6,6 +6,7 @@
 
 #include <barrier>
 #include <bit>
+#include <climits>
 #include <functional>
 #include <memory>
 #include <string>
@@ -186,27 +187,81 @@ TEST_P(OperationsThreads, StepsOfMixedOperationsCloseOnEveryRank) {
   });
 }
 
-TEST_P(OperationsThreads, RefusedCandidateOfOneRankFailsTheStepOfAll) {
-  const Shape shape = GetParam();
-  for (const Scored bad : {Scored{1, 0}, Scored{1, -1}, Scored{__builtin_nanf(""), 57}}) {
-    Team team(shape.protocol, shape.rank_count, shape.block_count);
-    std::vector<char> is_closed(shape.rank_count);
-    WithProtocol(shape.protocol, [&]<class Protocol> {
-      team.Run([&](Team::Member member) {
-        Exchange<Protocol, BestRecord>(
-            member.sys, member.view, 1,
-            [&](int64_t i) { return member.view.rank == 1 ? bad : kNoScore; },
-            [&](int64_t i, const Scored& joined) {});
-        member.boundary.arrive_and_wait();
-        if (member.block == 0) {
-          HostSys alone;
-          is_closed[member.view.rank] = CloseStep<Protocol>(alone, member.view);
-        }
-      });
+// Rank 1 alone sends `bad`, the others `good`.
+template <class Record>
+void ExpectRefusedByAll(const Shape& shape, const typename Record::Value& good,
+                        const typename Record::Value& bad) {
+  Team team(shape.protocol, shape.rank_count, shape.block_count);
+  std::vector<char> is_closed(shape.rank_count);
+  WithProtocol(shape.protocol, [&]<class Protocol> {
+    team.Run([&](Team::Member member) {
+      Exchange<Protocol, Record>(
+          member.sys, member.view, 1, [&](int64_t i) { return member.view.rank == 1 ? bad : good; },
+          [&](int64_t i, const typename Record::Value& joined) {});
+      member.boundary.arrive_and_wait();
+      if (member.block == 0) {
+        HostSys alone;
+        is_closed[member.view.rank] = CloseStep<Protocol>(alone, member.view);
+      }
     });
-    for (int rank = 0; rank < shape.rank_count; ++rank) {
-      EXPECT_FALSE(is_closed[rank]);
-      EXPECT_EQ(team.error(rank), kInvalidId);
+  });
+  for (int rank = 0; rank < shape.rank_count; ++rank) {
+    EXPECT_FALSE(is_closed[rank]);
+    EXPECT_EQ(team.error(rank), kInvalidId);
+  }
+}
+
+TEST_P(OperationsThreads, RefusedCandidateOfOneRankFailsTheStepOfAll) {
+  for (const Scored bad : {Scored{1, 0}, Scored{1, -1}, Scored{__builtin_nanf(""), 57}}) {
+    ExpectRefusedByAll<BestRecord>(GetParam(), kNoScore, bad);
+    ExpectRefusedByAll<BestTwoRecord>(GetParam(), {kNoScore, kNoScore}, {bad, kNoScore});
+    ExpectRefusedByAll<BestTwoRecord>(GetParam(), {kNoScore, kNoScore}, {{2, 58}, bad});
+  }
+}
+
+// One token, a part that begins anywhere, the largest parts.
+constexpr TokenRange kRanges[] = {
+    {0, 1}, {100, 180}, {0, kMaxRankTokens}, {65'536, 65'536 + kMaxRankTokens}};
+
+bool Travels(TokenRange range, const TopTwo& sent, TopTwo& received) {
+  uint32_t words[BestTwoRecord::kWords];
+  BestTwoRecord::ToWords(range, sent, words);
+  return BestTwoRecord::FromWords(range, words, received);
+}
+
+bool AreSame(const Scored& a, const Scored& b) {
+  return a.token == b.token && std::bit_cast<uint32_t>(a.score) == std::bit_cast<uint32_t>(b.score);
+}
+
+TEST(BestTwoRecord, EdgesOfARangeAndNoCandidateArriveAsSentWithTheBitsOfTheScores) {
+  for (const TokenRange range : kRanges) {
+    const Scored edges[] = {{-0.0f, range.begin}, {0x1p-149f, range.end - 1}, kNoScore};
+    for (const Scored& first : edges) {
+      for (const Scored& second : edges) {
+        TopTwo received = {};
+        EXPECT_TRUE(Travels(range, {first, second}, received)) << range.begin;
+        EXPECT_TRUE(AreSame(received.first, first)) << range.begin << " " << first.token;
+        EXPECT_TRUE(AreSame(received.second, second)) << range.begin << " " << second.token;
+      }
+    }
+  }
+}
+
+TEST(BestTwoRecord, ForeignTokensAndScoresThatAreNoNumbersAreRefusedInEitherPlace) {
+  for (const TokenRange range : kRanges) {
+    const Scored good = {1, range.begin};
+    std::vector<Scored> refused = {{__builtin_nanf(""), range.begin},
+                                   {__builtin_nanf(""), kNoScore.token}};
+    // What 16 bits would make a token, no candidate or the mark of a foreign one, too.
+    for (const int32_t foreign :
+         {range.begin - 1, range.end, range.begin + 0xFFFE, range.begin + 0xFFFF,
+          range.begin + 0x10000, range.begin - 0x10000, -1, INT_MIN, INT_MAX - 1}) {
+      refused.push_back({1, foreign});
+    }
+    for (const Scored& bad : refused) {
+      TopTwo received = {};
+      EXPECT_FALSE(Travels(range, {bad, good}, received)) << range.begin << " " << bad.token;
+      EXPECT_FALSE(Travels(range, {good, bad}, received)) << range.begin << " " << bad.token;
     }
   }
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
+#include <vector>
 
 namespace tp2::coll {
 namespace {
@@ -32,6 +34,21 @@ TEST(StateLayout, EverySourceHasAPartOfItsOwnForEachParity) {
     for (int part = 0; part < 6; ++part) expected.insert(part * ItemCapacity(size));
     EXPECT_EQ(parts, expected);
   }
+}
+
+TEST(StateLayout, RankMayOwnAsManyTokensAsItsOffsetsReachAndNoMore) {
+  const TokenRange largest = {1000, 1000 + kMaxRankTokens};
+  EXPECT_TRUE(CheckTokenRanges({}).ok());
+  EXPECT_TRUE(CheckTokenRanges(std::vector<TokenRange>{{0, 1000}, largest}).ok());
+  const absl::Status refused =
+      CheckTokenRanges(std::vector<TokenRange>{{0, 1000}, {1000, largest.end + 1}});
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(refused.message())
+                .find("vocabulary part of rank 1: expected at most 65534 "
+                      "tokens of a rank, got 65535"),
+            0u)
+      << refused;
+  EXPECT_FALSE(CheckTokenRanges(std::vector<TokenRange>{{9, 0}, {9, 18}}).ok());
 }
 
 TEST(StateLayout, ErrorAndEpochWordsLieApartFromTheArrivalCounter) {

@@ -14,6 +14,7 @@
 #include "libcore/drafter/make_engine.h"
 #include "libcore/parity/workload.h"
 #include "tests/support/golden.h"
+#include "tests/support/temp_model.h"
 
 namespace tp2 {
 namespace {
@@ -318,6 +319,19 @@ TEST(MakeEngine, RefusesWhatItCannotDo) {
   EXPECT_THAT(refusal([](auto& o) { o.max_positions = 0; }), HasSubstr("max-model-len"));
   EXPECT_THAT(refusal([](auto& o) { o.max_positions = 1048577; }), HasSubstr("max-model-len"));
   EXPECT_THAT(refusal([](auto& o) { o.model_dir = "/nowhere"; }), HasSubstr("/nowhere"));
+}
+
+// 511 tiles of 256: rank 0 has two tokens more than its offsets reach.
+TEST(MakeEngine, RefusesAVocabularyPartThatAPairsExchangeCannotName) {
+  SyntheticShape shape = *FindSyntheticShape("tiny");
+  shape.config.vocab = 511 * 256;
+  const TempModel model(shape);
+  const auto made = [&](const std::string& mode) {
+    return MakeEngine({.model_dir = model.dir(), .backend = "cpu", .mode = mode}).status();
+  };
+  EXPECT_THAT(made("host-pair").message(),
+              HasSubstr("rank 0: expected at most 65534 tokens of a rank, got 65536"));
+  EXPECT_TRUE(made("emulated").ok());
 }
 
 }  // namespace

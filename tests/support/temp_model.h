@@ -16,11 +16,13 @@ namespace tp2 {
 class TempModel {
  public:
   explicit TempModel(const char* shape, uint64_t seed = 1)
+      : TempModel(*FindSyntheticShape(shape), seed) {}
+  explicit TempModel(const SyntheticShape& shape, uint64_t seed = 1)
       : root_(::testing::TempDir() + "tp2_model_XXXXXX") {
     EXPECT_NE(::mkdtemp(root_.data()), nullptr);
     std::filesystem::create_directory(dir());
     ThreadPool pool(2);
-    EXPECT_TRUE(WriteSynthetic(*FindSyntheticShape(shape), seed, dir(), pool).ok());
+    EXPECT_TRUE(WriteSynthetic(shape, seed, dir(), pool).ok());
   }
   ~TempModel() { std::filesystem::remove_all(root_); }
   TempModel(const TempModel&) = delete;

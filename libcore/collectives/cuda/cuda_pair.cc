@@ -49,6 +49,7 @@ absl::Status CheckLaunchMode() {
 absl::StatusOr<std::unique_ptr<CudaPair>> CudaPair::Create(const CudaPairOptions& options) {
   TP2_CHECK(options.cards.size() >= 2 && options.cards.size() <= size_t{kMaxRanks});
   TP2_RETURN_IF_ERROR(CheckLaunchMode());
+  TP2_RETURN_IF_ERROR(CheckTokenRanges(options.tokens));
   std::unique_ptr<CudaPair> pair(new CudaPair(options));
   TP2_RETURN_IF_ERROR(pair->Initialize());
   return pair;

@@ -26,7 +26,7 @@ struct CudaPairOptions {
   std::vector<device::DeviceInfo> cards;  // by rank; the same card may serve several
   ProtocolKind protocol = ProtocolKind::kLine;
   int64_t max_words = 163840;      // fp32 values of the largest all-reduce
-  std::vector<TokenRange> tokens;  // by rank; empty: no exchanges
+  std::vector<TokenRange> tokens;  // by rank, as CheckTokenRanges wants; empty: no exchanges
   uint64_t timeout_ns = 2'000'000'000;
   uint32_t max_epoch = kMaxEpoch;
   // Grids of all-reduces; null: safe defaults. Its protocol, where it has one, must be `protocol`.
@@ -38,7 +38,7 @@ struct CudaPairOptions {
 class CudaPair {
  public:
   // Enables peer access, allocates, checks data both ways, loads every kernel. Errors:
-  // kFailedPrecondition under CUDA_LAUNCH_BLOCKING, kUnavailable without a peer path, kDataLoss.
+  // kUnavailable under CUDA_LAUNCH_BLOCKING or without a peer path, kDataLoss, CheckTokenRanges'.
   static absl::StatusOr<std::unique_ptr<CudaPair>> Create(const CudaPairOptions& options);
   ~CudaPair();
   CudaPair(const CudaPair&) = delete;

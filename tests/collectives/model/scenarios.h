@@ -140,7 +140,7 @@ struct BadId : Step<0> {
   }
 };
 
-// The best two of both ranks, three times: records of more than one item.
+// The best two of both ranks, three times: records whose words must come together.
 struct BestTwo : Sums<1> {
   template <class Protocol, Setup kSetup>
   static void Member(ModelSys<kSetup>& sys, const RankView& view, Record& record) {
