@@ -13,6 +13,7 @@
 
 #include "libcore/math/exl3_codebook.h"
 #include "libcore/ops/cuda/device_types.h"
+#include "libcore/ops/cuda/job.cuh"
 #include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/unit_sums.cuh"
 #include "libcore/ops/cuda/warp.cuh"
@@ -224,17 +225,6 @@ inline constexpr int kTwoGroups = 2;
 inline constexpr int kFourGroups = 4;
 inline constexpr int kFiveGroups = 5;
 inline constexpr int kAllGroups = GroupsOf(kRowsPerPass);
-
-// Copies a job into shared memory. Threads meet before another one is fetched.
-template <class LoadWord>
-__device__ inline const LinearJob& FetchJob(const LinearJob* job, LoadWord load) {
-  constexpr int kWords = sizeof(LinearJob) / sizeof(uint32_t);
-  __shared__ __align__(16) uint32_t words[kWords];
-  const int i = static_cast<int>(threadIdx.x);
-  if (i < kWords) words[i] = load(reinterpret_cast<const uint32_t*>(job) + i);
-  __syncthreads();
-  return *reinterpret_cast<const LinearJob*>(words);
-}
 
 // Grid: x = blocks of 128 outputs, y = parts of K, z = jobs. Jobs of another width are skipped.
 template <int K, int kMaxGroups>

@@ -1,4 +1,5 @@
 // The input transforms in front of products, and the fp16 path of the 3INST and mcg codebooks.
+#include "libcore/ops/cuda/job.cuh"
 #include "libcore/ops/cuda/kernels.h"
 #include "libcore/ops/cuda/launch.cuh"
 #include "libcore/ops/cuda/preload.cuh"
@@ -33,12 +34,15 @@ template <bool kIsGated>
 __global__ void __launch_bounds__(32 * kMaxPrepareWarps)
     PrepareRowsKernel(const __grid_constant__ LinearJobs jobs, const LinearWorkspace work) {
   TP2_DYNAMIC_SHARED(float4, held);
-  if (jobs.list.jobs == nullptr) PrefetchSigns(jobs.few[blockIdx.y].matrix);
+  const bool is_listed = jobs.list.jobs != nullptr;
+  // The kernel in front writes the list of the first product, but not that of the gated one.
+  if (is_listed && !kIsGated) AwaitPredecessor();
+  const int number = static_cast<int>(blockIdx.y), item = static_cast<int>(blockIdx.x);
+  if (is_listed && number >= CountOf(jobs.list)) return AwaitPredecessor();
+  const LinearJob& job = is_listed ? FetchJob(jobs.list, number) : jobs.few[number];
+  if (item >= job.items || job.matrix.codebook != kCodebookMul1) return AwaitPredecessor();
+  PrefetchSigns(job.matrix);
   AwaitPredecessor();
-  if (IsBehindList(jobs)) return;
-  const LinearJob& job = JobOf(jobs);
-  const int item = static_cast<int>(blockIdx.x);
-  if (item >= job.items || job.matrix.codebook != kCodebookMul1) return;
   const RowPlace place = PlaceOf(job, item);
   if constexpr (kIsGated) {
     PrepareInteger(job, work, place, GatedRowOf(job, item, jobs.swiglu_limit), held);

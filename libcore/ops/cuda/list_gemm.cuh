@@ -45,8 +45,7 @@ struct ListCut {
     ListCut cut;
     cut.blocks_per_job = list.n / kBlockOutputs;
     cut.steps_per_output = list.k / 128;
-    // Written by a kernel that has ended, but perhaps after this multiprocessor cached its place.
-    const int steps = __ldcg(list.count) * cut.blocks_per_job * cut.steps_per_output;
+    const int steps = CountOf(list) * cut.blocks_per_job * cut.steps_per_output;
     cut.range = ListRange(steps, places);
     cut.begin = static_cast<int>(blockIdx.x) * cut.range;
     cut.end = min(steps, cut.begin + cut.range);
@@ -142,8 +141,7 @@ __global__ void __launch_bounds__(ListShape<K>::kThreads, ListShape<K>::kBlocks)
     const int steps_per_job = cut.blocks_per_job * cut.steps_per_output;
     const int number = cut.begin / steps_per_job;
     if (threadIdx.x == 0) cut.job_end = min(cut.end, (number + 1) * steps_per_job);
-    const LinearJob& job =
-        FetchJob(list.jobs + number, [](const uint32_t* word) { return __ldcg(word); });
+    const LinearJob& job = FetchJob(list, number);
     if (job.matrix.bits != K || job.matrix.codebook != kCodebookMul1) {
       if (threadIdx.x == 0) cut.begin = cut.job_end;
     } else if (job.items <= kRowsPerGroup) {
