@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bundle.sh: one archive with all that a GPU machine needs, which has a driver and glibc but no
-# toolchain: the tools, the GPU tests, the tests that pin CPU bits, the golden vectors and
+# bundle.sh: one archive with all that a GPU machine needs, which has a driver, glibc and libstdc++
+# but no toolchain: the tools, the GPU tests, the tests that pin CPU bits, the golden vectors and
 # gpu_qualify.sh.
 #
 # usage: scripts/bundle.sh [--out FILE]

@@ -165,7 +165,7 @@ bench() {
 }
 # served COMMAND ARGUMENT...: dspark-selftest against a worker on the first card, started for it.
 served() {
-  local log=$out/logs/worker.log pid port= code=0
+  local log=$out/logs/worker.log pid port="" code=0
   ./dspark-serve --backend cuda --model "$full_size" --listen 127.0.0.1:0 --admin off \
     >"$log" 2>&1 &
   pid=$!

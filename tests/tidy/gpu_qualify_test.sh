@@ -65,6 +65,17 @@ fi
 echo "{ \"verdict\": \"$verdict\"}" >"$log.summary.json"
 exit $code
 TOOL
+# A worker that says where it listens, if it gets so far, and drains when it is asked to.
+tool dspark-serve <<'TOOL'
+if [[ $WORKER_CODE != 0 ]]; then exit "$WORKER_CODE"; fi
+trap 'exit "$DRAIN_CODE"' TERM
+echo "ready           0.19 ms  listening on 127.0.0.1:40000"
+while true; do /bin/sleep 0.05; done
+TOOL
+tool dspark-selftest <<'TOOL'
+[[ $* == *"--server 127.0.0.1:40000"* ]] || exit 2
+if [[ $1 == latency ]]; then exit "$LATENCY_CODE"; fi
+TOOL
 tool tp2-parity <<'TOOL'
 if [[ $1 == audit ]]; then
   if [[ $* == *--plant* ]]; then exit "$PLANT_CODE"; fi
@@ -83,7 +94,8 @@ expect() {
   if [[ $parts != all ]]; then selection=(--only "$parts"); fi
   rm -rf "$out"
   env PATH="$bundle/path:$PATH" NO_CARD=no CARDS=1 SKIPPED_TESTS=0 INSERT_CODE=0 PAIR_CODE=0 \
-    PLANT_CODE=1 WITHDRAWN_CODE=123 EAGER_DIGEST=abcd "${@:4}" \
+    PLANT_CODE=1 WITHDRAWN_CODE=123 WORKER_CODE=0 DRAIN_CODE=0 LATENCY_CODE=0 \
+    EAGER_DIGEST=abcd "${@:4}" \
     bash "$bundle/gpu_qualify.sh" --out "$out" "${selection[@]}" >"$bundle/log" 2>&1 || code=$?
   if ((code != $2)) || ! grep -q "$3" "$bundle/log"; then
     echo "$1: expected exit $2 and '$3', got exit $code and:"
@@ -105,6 +117,11 @@ parts=owned
 expect "one card has no pair" 0 "one card: no run-owned pair"
 expect "a bench that fails under run-owned" 1 "FAIL  owned_pair" CARDS=2 PAIR_CODE=5
 expect "a job that outlives its permit" 1 "FAIL  owned_withdrawn" CARDS=2 WITHDRAWN_CODE=0
+parts=serve
+expect "a worker that serves" 0 "PASS  serve_latency"
+expect "a worker that does not start" 1 "FAIL  serve_contract" WORKER_CODE=3
+expect "a worker that does not drain" 1 "FAIL  serve_contract" DRAIN_CODE=4
+expect "a client that is not served" 1 "FAIL  serve_latency" LATENCY_CODE=5
 parts=all
 expect "an audit that finds no planted bit" 1 "FAIL  audits" CARDS=2 PLANT_CODE=0
 expect "a skipped GPU test" 1 "FAIL  gpu_test" SKIPPED_TESTS=1
