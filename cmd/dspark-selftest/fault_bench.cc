@@ -41,6 +41,11 @@ absl::Status FaultBench::Begin() {
   return twin_->Insert(&payer_, 0, 6);
 }
 
+absl::Status FaultBench::RenewPayer() {
+  TP2_RETURN_IF_ERROR(End());
+  return Begin();
+}
+
 absl::StatusOr<std::unique_ptr<client::Client>> FaultBench::Session() {
   TP2_ASSIGN_OR_RETURN(std::unique_ptr<client::Client> client, connect_());
   TP2_ASSIGN_OR_RETURN(const auto answer, client->Hello(client::HelloFor(info())));

@@ -28,6 +28,9 @@ class FaultBench {
   FaultBench(Connector connect, Twin* twin) : connect_(std::move(connect)), twin_(twin) {}
   absl::Status Begin();
   absl::Status End() { return twin_->Close(payer_); }
+  // The paying client's request ends and another begins, at position 0: one that lasted for ever
+  // would run into the worker's longest sequence.
+  absl::Status RenewPayer();
 
   Twin& twin() { return *twin_; }
   const EngineInfo& info() { return twin_->engine().info(); }

@@ -275,12 +275,14 @@ absl::StatusOr<Json> RunSoak(FaultBench* bench, const StressOptions& options) {
   const int64_t begin_ns = bench->NowNs();
   const Usage before = UsageOf(options.worker_pid);
   std::vector<double> rss_kib, p50_ms;
-  int64_t rounds = 0, sessions = 0;
+  int64_t rounds = 0, sessions = 0, requests = 0;
   constexpr double kSampleSeconds = 5;
   while (static_cast<double>(bench->NowNs() - begin_ns) / 1e9 <
          static_cast<double>(options.seconds)) {
     const int64_t sample_ns = bench->NowNs();
     std::vector<double> times;
+    TP2_RETURN_IF_ERROR(bench->RenewPayer());
+    ++requests;
     // STEPs at full rate, and every so often a client that comes and goes.
     while (static_cast<double>(bench->NowNs() - sample_ns) / 1e9 < kSampleSeconds) {
       TP2_ASSIGN_OR_RETURN(const double ms, bench->PayerP50(50));
@@ -302,6 +304,7 @@ absl::StatusOr<Json> RunSoak(FaultBench* bench, const StressOptions& options) {
               {"rounds", rounds},
               {"wrong_rounds", 0},
               {"sessions", sessions},
+              {"requests", requests},
               {"before", UsageJson(before)},
               {"after", UsageJson(after)},
               {"rss_slope_kib_per_hour", SlopePerHour(settled, kSampleSeconds)},

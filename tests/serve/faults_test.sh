@@ -107,6 +107,8 @@ client noise "$admin" 4 >"$scratch/noise.out" 2>"$scratch/noise.log" &
 loop=$!
 helpers+=("$loop")
 soak 3 || fail "a soak beside scrapes: $(cat "$scratch/soak.log")"
+# A soak of an hour had one request, which ran into the worker's longest sequence: BAD_ENTRY.
+(($(soak_field requests) >= 1)) || fail "the soak's paying client never began a request anew"
 wait "$loop" || fail "the admin port did not answer"
 row F33a admin-under-fire "$(cat "$scratch/noise.out")" "scrapes in 4 s, 0 wrong rounds beside them"
 stop_worker 0
