@@ -14,7 +14,7 @@ constexpr int kWarps = kThreads / 32;
 
 // The job of a block of a grid whose y are jobs, if there is one.
 __device__ bool IsBehindList(const LinearJobs& jobs) {
-  return jobs.list.jobs != nullptr && static_cast<int>(blockIdx.y) >= *jobs.list.count;
+  return jobs.list.jobs != nullptr && static_cast<int>(blockIdx.y) >= CountOf(jobs.list);
 }
 __device__ const LinearJob& JobOf(const LinearJobs& jobs) {
   return jobs.list.jobs != nullptr ? jobs.list.jobs[blockIdx.y] : jobs.few[blockIdx.y];
@@ -37,9 +37,10 @@ __global__ void __launch_bounds__(32 * kMaxPrepareWarps)
   const bool is_listed = jobs.list.jobs != nullptr;
   // The kernel in front writes the list of the first product, but not that of the gated one.
   if (is_listed && !kIsGated) AwaitPredecessor();
-  const int number = static_cast<int>(blockIdx.y), item = static_cast<int>(blockIdx.x);
-  if (is_listed && number >= CountOf(jobs.list)) return AwaitPredecessor();
-  const LinearJob& job = is_listed ? FetchJob(jobs.list, number) : jobs.few[number];
+  if (IsBehindList(jobs)) return AwaitPredecessor();
+  const int item = static_cast<int>(blockIdx.x);
+  const LinearJob& job =
+      is_listed ? FetchJob(jobs.list, static_cast<int>(blockIdx.y)) : jobs.few[blockIdx.y];
   if (item >= job.items || job.matrix.codebook != kCodebookMul1) return AwaitPredecessor();
   PrefetchSigns(job.matrix);
   AwaitPredecessor();
